@@ -1,0 +1,1 @@
+# tests/controller/http.mk

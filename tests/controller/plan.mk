@@ -1,0 +1,1 @@
+# tests/controller/plan.mk

@@ -1,0 +1,1 @@
+# tests/kernels/local.mk

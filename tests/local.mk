@@ -1,0 +1,19 @@
+# tests/local.mk - the harness; every room's tests stand in tests/ROOM/local.mk.
+# Every test speaks TAP: C programs through cmocka's TAP output, shell scripts through tests/support/tap.sh.
+TEST_EXTENSIONS = .test
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+TEST_LOG_DRIVER = $(LOG_DRIVER)
+AM_TESTS_ENVIRONMENT = \
+	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
+	SRC='$(abs_top_srcdir)'; BUILD='$(abs_top_builddir)'; export SRC BUILD; \
+	TMUX_PROG='$(TMUX_PROG)'; MANDOC='$(MANDOC)'; SHELLCHECK='$(SHELLCHECK)'; SQLITE3_PROG='$(SQLITE3_PROG)'; PYTHON3='$(PYTHON3)'; \
+	export TMUX_PROG MANDOC SHELLCHECK SQLITE3_PROG PYTHON3;
+EXTRA_DIST += tests/support/tap.sh
+
+include tests/kernels/local.mk
+include tests/storage/local.mk
+include tests/controller/local.mk
+include tests/controller/http.mk
+include tests/controller/plan.mk
+include tests/tui/local.mk
+include tests/e2e/local.mk

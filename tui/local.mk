@@ -1,0 +1,1 @@
+# tui/local.mk
