@@ -8,7 +8,23 @@ AM_TESTS_ENVIRONMENT = \
 	SRC='$(abs_top_srcdir)'; BUILD='$(abs_top_builddir)'; export SRC BUILD; \
 	TMUX_PROG='$(TMUX_PROG)'; MANDOC='$(MANDOC)'; SHELLCHECK='$(SHELLCHECK)'; SQLITE3_PROG='$(SQLITE3_PROG)'; PYTHON3='$(PYTHON3)'; \
 	export TMUX_PROG MANDOC SHELLCHECK SQLITE3_PROG PYTHON3;
-EXTRA_DIST += tests/support/tap.sh
+EXTRA_DIST += tests/support/tap.sh tests/summary
+
+# A run closes with one line that counts all of it. check-local prints it and decides, so a failed check-TESTS must not
+# stop make before: its status is ignored there, never lost, since the .trs files carry every result.
+.IGNORE: check-TESTS
+check-local: check-TESTS
+	@$(SHELL) $(top_srcdir)/tests/summary $(TEST_LOGS:.log=.trs)
+
+# The tests that need models run one after another, by `make check-e2e`; `make check` never runs them. Naming them in TESTS
+# under a condition that is never true makes Automake write their rules.
+if TESTS_INCLUDE_E2E
+TESTS += $(SUITE_E2E)
+endif
+check-e2e: all
+	@test -n '$(strip $(SUITE_E2E))' || { echo 'no model tests in this build'; exit 1; }
+	@$(MAKE) $(AM_MAKEFLAGS) -j1 check TESTS='$(SUITE_E2E)'
+.PHONY: check-e2e
 
 include tests/kernels/local.mk
 include tests/storage/local.mk
