@@ -1,7 +1,8 @@
 /* snapshot.h - everything the overview shows of one node at one moment, and its JSON form (schema trimtab.snapshot/1).
  *
- * The one contract between daemon and console. NaN is unknown: null in JSON, `--` on the screen. Counters are totals
- * since the node's start; rates and means are over `window_ms`. The five counts are those of the glossary.
+ * The one contract between daemon and console. NaN (numbers) and -1 (counts) are unknown: null in JSON, `--` on the
+ * screen. Counters are totals since the node's start; rates and means are over `window_ms`. The five counts are those
+ * of the glossary.
  */
 #ifndef CONTROLLER_SNAPSHOT_H
 #define CONTROLLER_SNAPSHOT_H
@@ -22,6 +23,7 @@ struct snapshot_position {
     double intercept, intercept_se;
     double accepted_ratio, predicted_ratio; /* of reached, over the estimator's memory */
     int64_t reached, n;                     /* reached in the window; labels ever */
+    int64_t accepted_total;                 /* accepted at this position since the node's start; not only labels */
 };
 
 struct snapshot {
@@ -41,6 +43,8 @@ struct snapshot {
     int running, queued;
     int64_t steps, drafted_total, admitted_total, verified_total, accepted_total, emitted_total, requests_total,
         target_rows_total, failed_total;
+    int64_t drafts_total;    /* draft blocks: one a request and step with drafts (vLLM's num_drafts) */
+    int64_t prompt_tokens_total;
     double drafted_per_step, verified_per_step, accepted_verified_ratio; /* over the window */
     double budget;           /* mean admitted a step */
     double predicted_tps;    /* what the plan expected */
@@ -57,7 +61,7 @@ struct snapshot {
         toggle; /* effect of the last mode change on tok/s, as ratios - 1 */
 };
 
-void snapshot_clear(struct snapshot *snapshot); /* every number unknown, every name empty */
+void snapshot_clear(struct snapshot *snapshot); /* every number unknown, every name empty; generation, last_drift_ms 0 */
 /* New JSON object; NULL when out of memory. */
 json_t *snapshot_to_json(const struct snapshot *snapshot);
 /* 0, or -1 with *cause (malloc'd) naming the key that is missing or of a wrong type. Unknown keys are ignored. */
