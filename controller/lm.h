@@ -37,6 +37,8 @@ struct lm_batch {
 /* Load the model and make its context. On failure returns NULL and *cause (malloc'd) says what is wrong and what to do. */
 struct lm *lm_open(const struct lm_options *options, char **cause);
 void lm_close(struct lm *lm); /* NULL-safe */
+/* Rewrite a model file in another form ("BF16", "Q8_0", "Q4_0", "F16"). 0, or -1 with *cause; nothing is left at `to`. */
+int lm_convert(const char *from, const char *to, const char *form, int threads, char **cause);
 /* Engine name and version, e.g. "libllama 0.5.0"; works without a model. */
 const char *lm_engine_version(void);
 
@@ -72,6 +74,8 @@ int lm_tokenize(const struct lm *lm, const char *text, size_t length, bool add_s
  * tokens. */
 int lm_piece(const struct lm *lm, int32_t token, char *bytes, size_t size);
 bool lm_is_end(const struct lm *lm, int32_t token); /* an end-of-generation token */
+/* All end-of-generation tokens, ascending; fills at most capacity, returns how many there are. */
+int lm_end_tokens(const struct lm *lm, int32_t *tokens, int capacity);
 /* The model's own chat template applied; malloc'd text, or NULL with *cause naming the unknown template. */
 struct lm_message { const char *role, *content; };
 char *lm_chat(const struct lm *lm, const struct lm_message *messages, size_t count, char **cause);
