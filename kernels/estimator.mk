@@ -1,0 +1,1 @@
+# kernels/estimator.mk - estimators and allocation; included by kernels/local.mk.

@@ -1,0 +1,1 @@
+# tests/kernels/estimator.mk - tests of the estimators and of allocation; included by tests/kernels/local.mk.
