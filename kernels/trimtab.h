@@ -203,6 +203,10 @@ struct tt_position_report {
     uint64_t n;                     /* labels ever */
 };
 
+struct tt_calibration_bin {
+    double n, sum_p, sum_y; /* forgotten: labels, predicted probability, acceptances */
+};
+
 struct tt_estimator_report {
     enum tt_estimator_kind kind;
     int32_t positions;
@@ -211,9 +215,20 @@ struct tt_estimator_report {
     double drift_z;                 /* last drift statistic, in standard units */
     double ece, brier, log_loss, auc; /* forgotten; NaN until there are labels */
     struct tt_position_report position[TT_MAX_POSITIONS];
-    struct { double n, sum_p, sum_y; } bin[TT_CALIBRATION_BINS]; /* pooled over positions */
+    struct tt_calibration_bin bin[TT_CALIBRATION_BINS]; /* pooled over positions */
 };
 int tt_estimator_report(const tt_estimator *estimator, struct tt_estimator_report *out);
+
+/* The calibration bins of one position: probability in [b/10, (b+1)/10). */
+int tt_estimator_calibration(const tt_estimator *estimator, int32_t position,
+                             struct tt_calibration_bin out[TT_CALIBRATION_BINS]);
+
+/* Write everything the estimator knows as a versioned, machine-independent blob. *needed (NULL allowed) receives its
+ * size; buffer NULL asks for the size only. TT_ELIMIT when size is too small, nothing written then. */
+int tt_estimator_save(const tt_estimator *estimator, void *buffer, size_t size, size_t *needed);
+/* A new estimator that continues exactly where the saved one stood. TT_EINVAL for a blob that is damaged or of another
+ * version; *out is NULL then, and the caller starts afresh. */
+int tt_estimator_load(tt_estimator **out, const void *buffer, size_t size);
 
 /* -------------------------------------------------------------------------------------------- allocation */
 
