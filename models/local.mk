@@ -1,0 +1,3 @@
+# models/local.mk - the shipped draft model and the prompts of the demonstration traffic.
+dist_pkgdata_DATA += models/smollm2-draft-9m-q8_0.gguf models/demo-prompts.jsonl
+EXTRA_DIST += models/README.md
