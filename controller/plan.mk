@@ -1,1 +1,10 @@
-# controller/plan.mk
+# controller/plan.mk - cost model, planner, n-gram drafts.
+noinst_LTLIBRARIES += controller/libplan.la
+controller_libplan_la_SOURCES = \
+	controller/acceptance.c controller/acceptance.h \
+	controller/cost.c controller/cost.h controller/cost_cells.h \
+	controller/cost_file.c \
+	controller/planner.c controller/planner.h controller/planner_internal.h \
+	controller/planner_regime.c \
+	controller/planner_value.c
+controller_libplan_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)

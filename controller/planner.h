@@ -45,8 +45,10 @@ struct planner_request { /* one decoding request of this step; row = its index *
 struct planner *planner_new(const struct planner_options *options, const struct cost_model *cost); /* cost outlives it */
 void planner_free(struct planner *planner);
 void planner_set_options(struct planner *planner, const struct planner_options *options);
-/* Enter a mode (before a step). For MODE_FIXED chooses and returns the uniform K; else returns -1. */
+/* Enter a mode (before a step). For MODE_FIXED and MODE_SHADOW chooses and returns the uniform K, at least 1 (off is a
+ * mode of its own); else returns -1. */
 int planner_set_mode(struct planner *planner, enum mode mode);
+int planner_fixed_draft(const struct planner *planner); /* the uniform K acted on in modes fixed and shadow, else -1 */
 
 /* base_tokens: target rows of the step without drafts (decode rows + prefill rows). step: the step's number.
  * finishing: prefill requests that will sample a token in this step. context_cells: KV cells in use. */
@@ -57,7 +59,7 @@ void planner_begin(struct planner *planner, const struct planner_request *reques
 int planner_draft(struct planner *planner, int depth, const int **rows);
 
 /* probability[i]: P(position depth accepted | reached) of live request i (order of planner_draft's rows). Fills
- * admit[i] with 0 or 1. Returns how many are admitted. Those are the live requests of the next depth. */
+ * admit[i] with 0 or 1. A probability of exactly 0 (a flagged draft row) is never admitted, in any mode. Returns how many are admitted. Those are the live requests of the next depth. */
 int planner_admit(struct planner *planner, int depth, const double *probability, uint8_t *admit);
 
 struct planner_outcome {

@@ -1,0 +1,335 @@
+/* cost.c - the measured cost of a step: cells, robust learning, prediction.
+ *
+ * Owns the cells. A cell is a forgotten mean of what was measured at exactly that size; between
+ * measured sizes the curve is linear and beyond the largest it goes on with the last slope, so a
+ * staircase (7 tokens dearer than 8) stays one. The gate is the median of the last nine
+ * observations of the cell: what lies more than five median absolute deviations from it is dropped
+ * and counted. One spike never moves the median; a real change of level is the median after five
+ * observations, and then the mean starts again from it.
+ *
+ * A size that was never measured is doubted while its first value is out of all proportion to its
+ * measured neighbours, so that a spike cannot become the price of a size that the planner would
+ * then never visit again.
+ */
+#include "config.h"
+
+#include "controller/cost.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "controller/cost_cells.h"
+
+#define OUTLIER_DEVIATIONS 5.0 /* design, algorithm 5: beyond 5 median absolute deviations */
+#define SPREAD_FLOOR                                                                               \
+    0.02 /* of the median: timers are not better than this, a gate must not be narrower than 10 %  \
+          */
+#define LEAST_GAIN 0.05 /* of one observation on a settled mean: a memory of some 20 */
+#define DOUBT_FACTOR                                                                               \
+    2.0 /* a first value this far from its neighbours' line waits for a second opinion */
+#define TRUSTED_COUNT 3 /* observations whose median is believed whatever the neighbours say */
+#define STALE_OBSERVATIONS                                                                         \
+    2000 /* a cell not seen for so long gives its next values the weight of new ones */
+#define FLAT_RATIO 1.02 /* a curve that rises by less is flat */
+
+/* -------------------------------------------------------------------------------------------------
+ * curves */
+
+static bool curve_init(struct curve *curve, int size)
+{
+    *curve = (struct curve){.size = size};
+    curve->cell = calloc((size_t)size + 1, sizeof *curve->cell);
+    curve->ms = calloc((size_t)size + 1, sizeof *curve->ms);
+    if (!curve->cell || !curve->ms) return false;
+    for (int i = 0; i <= size; i++) curve->ms[i] = NAN;
+    return true;
+}
+
+static void curve_release(struct curve *curve)
+{
+    free(curve->cell);
+    free(curve->ms);
+}
+
+static int previous_measured(const struct curve *curve, int size)
+{
+    do size--;
+    while (size > 0 && curve->cell[size].n == 0);
+    return size; /* 0 = none */
+}
+
+static int next_measured(const struct curve *curve, int size)
+{
+    do size++;
+    while (size <= curve->size && curve->cell[size].n == 0);
+    return size <= curve->size ? size : 0;
+}
+
+static void fill_between(struct curve *curve, int from, int to)
+{
+    double low = curve->cell[from].ms, step = (curve->cell[to].ms - low) / (to - from);
+    for (int i = from + 1; i < to; i++) curve->ms[i] = low + step * (i - from);
+}
+
+/* The slope beyond the last size. A falling last stair says nothing about larger sizes: then the
+ * whole curve's. */
+static double end_slope(const struct curve *curve)
+{
+    if (curve->first == curve->last) return curve->cell[curve->last].ms / curve->last;
+    /* Neighbouring sizes measured online would make a slope of their noise: take one a good way
+     * off. */
+    int before = previous_measured(curve, curve->last);
+    while (before > curve->first && before > curve->last * 3 / 4)
+        before = previous_measured(curve, before);
+    double slope = (curve->cell[curve->last].ms - curve->cell[before].ms) / (curve->last - before);
+    if (slope <= 0)
+        slope = (curve->cell[curve->last].ms - curve->cell[curve->first].ms) /
+                (curve->last - curve->first);
+    return slope > 0 ? slope : 0;
+}
+
+static void fill_ends(struct curve *curve)
+{
+    curve->slope = end_slope(curve);
+    for (int i = 1; i < curve->first; i++) curve->ms[i] = curve->cell[curve->first].ms;
+    for (int i = curve->last + 1; i <= curve->size; i++)
+        curve->ms[i] = curve->cell[curve->last].ms + curve->slope * (i - curve->last);
+}
+
+/* Cell `size` has a new value: repair the curve around it. */
+static void curve_refresh(struct curve *curve, int size)
+{
+    bool at_end = curve->first == 0 || size <= curve->first || size >= curve->last;
+    if (curve->first == 0 || size < curve->first) curve->first = size;
+    if (size > curve->last) curve->last = size;
+    curve->ms[size] = curve->cell[size].ms;
+    int before = previous_measured(curve, size), after = next_measured(curve, size);
+    if (before) fill_between(curve, before, size);
+    if (after) fill_between(curve, size, after);
+    if (at_end || !after || after == curve->last) fill_ends(curve);
+}
+
+static double curve_at(const struct curve *curve, int size)
+{
+    if (curve->last == 0) return NAN;
+    if (size <= 0) return 0;
+    if (size <= curve->size) return curve->ms[size];
+    return curve->cell[curve->last].ms + curve->slope * (size - curve->last);
+}
+
+void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64_t n,
+               int64_t dropped)
+{
+    assert(size >= 1 && size <= curve->size && ms > 0 && n > 0);
+    struct cell *cell = &curve->cell[size];
+    *cell = (struct cell){
+        .ms = ms, .spread_ms = spread_ms, .n = n, .dropped = dropped, .changed = true};
+    cell->weight = fmin((double)n, 1 / LEAST_GAIN);
+    cell->stamp = curve->clock;
+    /* The stored level gets a majority in the gate, or the first observation after a restart would
+     * be the median. */
+    for (int i = 0; i < TRUSTED_COUNT; i++) cell->recent[i] = (float)ms;
+    cell->recent_count = cell->recent_next = TRUSTED_COUNT;
+    curve_refresh(curve, size);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * learning */
+
+static double median_of(const float *value, int count, double centre)
+{
+    double sorted[COST_RECENT];
+    for (int i = 0; i < count; i++) {
+        double x = isnan(centre) ? (double)value[i] : fabs((double)value[i] - centre);
+        int at = i;
+        for (; at > 0 && sorted[at - 1] > x; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = x;
+    }
+    return count % 2 ? sorted[count / 2] : 0.5 * (sorted[count / 2 - 1] + sorted[count / 2]);
+}
+
+/* Is this first value out of proportion to the line between the measured neighbours? */
+static bool doubtful(const struct curve *curve, int size, double ms)
+{
+    if (size < curve->first || size > curve->last || curve->first == curve->last) return false;
+    double line = curve->ms[size];
+    return ms > DOUBT_FACTOR * line || ms * DOUBT_FACTOR < line;
+}
+
+static bool drop(struct cell *cell)
+{
+    cell->dropped++;
+    cell->changed = true;
+    return false;
+}
+
+static bool curve_observe(struct curve *curve, int size, double ms)
+{
+    if (size < 1 || size > curve->size || !(ms > 0) || !isfinite(ms)) return false;
+    struct cell *cell = &curve->cell[size];
+    bool stale = curve->clock - cell->stamp > STALE_OBSERVATIONS;
+    cell->stamp = ++curve->clock;
+    cell->recent[cell->recent_next] = (float)ms;
+    cell->recent_next = (uint8_t)((cell->recent_next + 1) % COST_RECENT);
+    if (cell->recent_count < COST_RECENT) cell->recent_count++;
+
+    double median = median_of(cell->recent, cell->recent_count, NAN);
+    cell->spread_ms = median_of(cell->recent, cell->recent_count, median);
+    double gate = OUTLIER_DEVIATIONS * fmax(cell->spread_ms, SPREAD_FLOOR * median);
+    if (cell->n == 0 && cell->recent_count < TRUSTED_COUNT && doubtful(curve, size, ms))
+        return drop(cell);
+    if (cell->recent_count >= TRUSTED_COUNT && fabs(ms - median) > gate) return drop(cell);
+
+    if (cell->recent_count <= TRUSTED_COUNT && cell->n < TRUSTED_COUNT) {
+        cell->ms = cell->n == 0 && cell->recent_count < TRUSTED_COUNT ? ms : median;
+        cell->weight = cell->recent_count;
+    } else if (fabs(cell->ms - median) > gate) { /* the level has changed */
+        cell->ms = median;
+        cell->weight = TRUSTED_COUNT;
+    } else {
+        if (stale) cell->weight = fmin(cell->weight, TRUSTED_COUNT);
+        cell->weight = fmin(cell->weight + 1, 1 / LEAST_GAIN);
+        cell->ms += (ms - cell->ms) / cell->weight;
+    }
+    cell->n++;
+    cell->changed = true;
+    curve_refresh(curve, size);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------------
+ * life, bands */
+
+struct cost_model *cost_new(int max_tokens, int max_requests)
+{
+    assert(max_tokens >= 1 && max_requests >= 1);
+    struct cost_model *cost = calloc(1, sizeof *cost);
+    if (!cost) return NULL;
+    bool ok = curve_init(&cost->draft, max_requests);
+    ok = curve_init(&cost->own, max_requests) && ok;
+    for (int band = 0; band < COST_CONTEXT_BANDS; band++) {
+        ok = curve_init(&cost->verify[band], max_tokens) && ok;
+        cost->scale[band] = 1;
+    }
+    cost->base = -1;
+    if (ok) return cost;
+    cost_free(cost);
+    return NULL;
+}
+
+void cost_free(struct cost_model *cost)
+{
+    if (!cost) return;
+    curve_release(&cost->draft);
+    curve_release(&cost->own);
+    for (int band = 0; band < COST_CONTEXT_BANDS; band++) curve_release(&cost->verify[band]);
+    free(cost);
+}
+
+int cost_context_band(int cells)
+{
+    return cells < 512 ? 0 : cells < 2048 ? 1 : cells < 8192 ? 2 : 3;
+}
+
+static void learn_scale(struct cost_model *cost, int band, int tokens, double ms)
+{
+    double base = curve_at(&cost->verify[cost->base], tokens);
+    if (band == cost->base || !(base > 0)) return;
+    cost->scale_weight[band] = fmin(cost->scale_weight[band] + 1, 1 / LEAST_GAIN);
+    cost->scale[band] += (ms / base - cost->scale[band]) / cost->scale_weight[band];
+}
+
+void cost_settle(struct cost_model *cost)
+{
+    int most = 0;
+    for (int band = 0; band < COST_CONTEXT_BANDS; band++) {
+        int measured = 0;
+        for (int i = 1; i <= cost->verify[band].size; i++)
+            measured += cost->verify[band].cell[i].n > 0;
+        if (measured > most) {
+            most = measured;
+            cost->base = band;
+        }
+    }
+    for (int band = 0; band < COST_CONTEXT_BANDS; band++) {
+        cost->scale[band] = 1;
+        cost->scale_weight[band] = 0;
+        for (int i = 1; i <= cost->verify[band].size; i++)
+            if (cost->verify[band].cell[i].n > 0)
+                learn_scale(cost, band, i, cost->verify[band].cell[i].ms);
+    }
+}
+
+bool cost_observe_verify(struct cost_model *cost, int tokens, int band, double ms)
+{
+    assert(band >= 0 && band < COST_CONTEXT_BANDS);
+    if (!curve_observe(&cost->verify[band], tokens, ms)) return false;
+    if (cost->base < 0) cost->base = band;
+    learn_scale(cost, band, tokens, ms);
+    return true;
+}
+
+bool cost_observe_draft(struct cost_model *cost, int requests, double ms)
+{
+    return curve_observe(&cost->draft, requests, ms);
+}
+
+void cost_observe_own(struct cost_model *cost, int requests, double ms)
+{
+    (void)curve_observe(&cost->own, requests, ms); /* a dropped one is counted in its cell */
+}
+
+/* ----------------------------------------------------------------------------------------------
+ * prediction */
+
+double cost_verify(const struct cost_model *cost, int tokens, int band)
+{
+    assert(band >= 0 && band < COST_CONTEXT_BANDS);
+    if (cost->base < 0) return NAN;
+    const struct curve *own = &cost->verify[band];
+    if (band == cost->base || (tokens >= 1 && tokens <= own->size && own->cell[tokens].n > 0))
+        return curve_at(own, tokens);
+    return cost->scale[band] * curve_at(&cost->verify[cost->base], tokens);
+}
+
+double cost_draft(const struct cost_model *cost, int requests)
+{
+    return curve_at(&cost->draft, requests);
+}
+
+double cost_own(const struct cost_model *cost, int requests)
+{
+    return curve_at(&cost->own, requests);
+}
+
+bool cost_flat(const struct cost_model *cost)
+{
+    if (cost->base < 0) return false;
+    const struct curve *curve = &cost->verify[cost->base];
+    if (curve->first == curve->last) return false; /* one size shows no shape */
+    for (int i = curve->first + 1; i <= curve->last; i++)
+        if (curve->ms[i] > FLAT_RATIO * curve->ms[curve->first]) return false;
+    return true;
+}
+
+/* 1 .. 8, then two sizes a doubling: 12 16 24 32 … */
+static bool on_ladder(int size)
+{
+    if (size <= 8) return true;
+    while (size % 2 == 0 && size > 3) size /= 2;
+    return size == 1 || size == 3 || size == 2;
+}
+
+/* Every size up to 8 (a CPU's staircase is there), two a doubling, every uniform K at full load,
+ * and the largest. */
+int cost_profile_sizes(int parallel, int max_draft, int *sizes, int capacity)
+{
+    assert(parallel >= 1 && max_draft >= 0 && capacity >= 1);
+    int largest = parallel * (max_draft + 1), count = 0;
+    for (int size = 1; size < largest && count < capacity - 1; size++)
+        if (on_ladder(size) || size % parallel == 0) sizes[count++] = size;
+    sizes[count++] = largest; /* interpolation needs the end more than the steps before it */
+    return count;
+}

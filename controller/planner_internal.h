@@ -1,0 +1,124 @@
+/* planner_internal.h - inside of the planner, shared by planner.c (modes and the course of a step),
+ * planner_regime.c (when to draft at all) and planner_value.c (how many). Nothing else includes it.
+ */
+#ifndef CONTROLLER_PLANNER_INTERNAL_H
+#define CONTROLLER_PLANNER_INTERNAL_H
+
+#include "controller/acceptance.h"
+#include "controller/planner.h"
+#include "kernels/trimtab.h"
+
+enum plan_kind {
+    PLAN_NONE,    /* no drafts */
+    PLAN_UNIFORM, /* every request `depth` deep, everything admitted: fixed, warm-up, probe */
+    PLAN_RULE,    /* depth by depth, where it pays */
+};
+
+struct row { /* one request of the step */
+    struct planner_request request;
+    double survival;    /* of the drafts admitted so far; 1 without any */
+    double probability; /* prediction at the depth in hand */
+    double worth;       /* what the strict order sorts by */
+    double skipped; /* prediction of the first drafted position that was not admitted; NaN = none */
+    int drafted, admitted; /* under the plan; in shadow as the plan would have it */
+    int forced;            /* explore down to here, whatever it is worth */
+    bool live;             /* the plan drafts it at the depth in hand */
+    bool refused;          /* its draft row had no law: the block ends there */
+};
+
+struct stratum {
+    struct acceptance acceptance;
+    bool present; /* the chains are this step's */
+    double reach[TT_MAX_POSITIONS +
+                 1]; /* reach[k]: probability that k positions in a row are accepted */
+    double chain[TT_MAX_POSITIONS +
+                 1]; /* chain[k] = reach[1] + ... + reach[k]: expected accepted of k admitted */
+};
+
+struct candidate { /* a way to go on */
+    double score;  /* tokens gained less lambda times the time taken; 0 = stop here */
+    double value;  /* tokens gained */
+    double ms;     /* time taken */
+    int count;     /* requests to admit: a prefix of the order; 0 = none */
+    int forward;   /* requests to draft for: a prefix of the order (depth 0 only) */
+};
+
+struct planner {
+    struct planner_options options;
+    const struct cost_model *cost;
+    enum mode mode;
+    int fixed_draft; /* K of modes fixed and shadow */
+    struct stratum stratum[PLANNER_MAX_STRATA];
+
+    /* this step */
+    struct row *row; /* (max_requests) */
+    int *live;       /* (max_requests) rows being drafted, ascending: what the caller sees */
+    int *order;      /* (max_requests) rows by worth */
+    double *lift;    /* (max_requests + PLANNER_GRID) */
+    int count, base_tokens, finishing, band;
+    uint64_t step;
+    enum plan_kind plan; /* in shadow: what adaptive would do; the caller follows fixed */
+    int uniform_depth;   /* PLAN_UNIFORM */
+    bool probing, exploring, warming;
+    int live_count;
+    int tokens;        /* target rows so far: base + admitted under the plan */
+    double draft_ms;   /* planned draft forwards so far */
+    double lambda;     /* tokens per ms that time is worth */
+    double plain_rate; /* tokens per ms without drafts */
+    double uniform_value[TT_MAX_POSITIONS + 1],
+        uniform_ms[TT_MAX_POSITIONS + 1]; /* by K; of the decode rows alone */
+    int best_uniform;
+    struct candidate first; /* the decision about depth 0 */
+
+    /* memory */
+    int labelled_steps, labelled_rows;
+    bool drafting;                     /* regime: the draft model is in use */
+    int contrary_steps;                /* consecutive steps that spoke against the regime */
+    int regime, regime_contrary_steps; /* incumbent uniform K; 0 = off */
+    double spell_steps;                /* steps since the draft model was taken into use */
+    double stay_steps;                 /* how long that lasts, forgotten mean */
+    double rule_base, rule_survival,
+        rule_uniform; /* forgotten sums of rule steps: tokens without drafts, planned
+                         acceptances, and what the best uniform would have made */
+    double accepted_sum, predicted_sum; /* forgotten: realised and planned acceptances */
+    double credit_ms;                   /* time that probes and exploration may still take */
+
+    struct planner_report report;
+    char why[16];
+    bool changed; /* regime changed and nobody has asked yet */
+    int changed_from, changed_to;
+    double changed_gain;
+};
+
+#define PLANNER_GRID 16 /* room for fractions of a request in planner_value_best */
+
+/* ---- planner_value.c ---- */
+double planner_verify_ms(const struct planner *planner, int tokens);
+double planner_draft_ms(const struct planner *planner, int requests);
+double planner_own_ms(const struct planner *planner);
+/* The first draft forward for the first `count` rows of `order` (NULL: all rows with a cap):
+ * catching up is a forward of all the tokens that the draft model has to read, and is spread over
+ * the steps it will serve. */
+double planner_first_draft_ms(const struct planner *planner, const int *order, int count);
+/* Chains of every stratum of the step, value and cost of every uniform K, the best of them,
+ * plain_rate and lambda. */
+void planner_value_uniform(struct planner *planner);
+/* Rows by worth, descending, equal ones by row: the strict order within one depth. */
+void planner_sort(const struct planner *planner, int *order, int count);
+/* The best way on for the first `count` rows of order at `depth`, looking one, two, ... depths
+ * ahead. known: the predictions of this depth are there; otherwise expected ones are used and
+ * forward_ms is charged. */
+struct candidate planner_value_best(struct planner *planner, const int *order, int count, int depth,
+                                    bool known, double forward_ms, double lambda);
+
+/* ---- planner_regime.c ---- */
+void planner_regime_init(struct planner *planner);
+/* A mode that decides is entered; resuming: it comes from one that did not draft. */
+void planner_regime_enter(struct planner *planner, bool resuming);
+/* Choose the plan of this step: warm-up, none, probe or rule, with exploration. Sets plan, first,
+ * order. */
+void planner_choose(struct planner *planner);
+/* Learn from a finished step of the plan. step_ms: its time. */
+void planner_learn(struct planner *planner, const struct planner_outcome *outcome);
+
+#endif

@@ -1,0 +1,317 @@
+/* planner_regime.c - whether to draft at all: warm-up, regime with hysteresis, probes, exploration,
+ * and what is learned.
+ *
+ * Source: design, algorithm 5 (B = 0 runs no drafter; probes from off; hysteresis and a least gain;
+ * the promise) and 4.2 (exploration of starved positions). Every random choice here is drawn before
+ * the first draft of the step.
+ *
+ * The regime answers one question, is the draft model in use, because that is what costs something
+ * to change: a draft model that stood still has to read up. It is entered after a few steps in a
+ * row that promise more than the least gain and left after more steps in a row that promise a loss;
+ * a single step may go without drafts at any time.
+ */
+#include "config.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "controller/planner_internal.h"
+
+#define WARM_UP_STEPS 60 /* design, algorithm 4.2: the first 60 labelled steps verify every draft  \
+                          */
+#define WARM_UP_LEAST_STEPS 20 /* one refit */
+#define WARM_UP_ROWS 240       /* requests' steps that are as good as 60 steps of a small batch */
+#define WARM_UP_COST 2.5       /* a warm-up step must not take longer than this many plain ones */
+#define ENTER_STEPS 3
+#define LEAVE_STEPS 8
+#define PROBE_RATE 0.005 /* of steps, and of request-steps for exploration */
+#define PROBE_DEPTHS 3
+#define PROBE_WEIGHT                                                                               \
+    8.0 /* a probe stands for several steps, or returning from off would take for ever */
+#define PROBE_BUDGET 0.005        /* of all time */
+#define CREDIT_LIMIT_STEPS 4000.0 /* credit that may pile up, in steps' worth of PROBE_BUDGET */
+#define RULE_MEMORY 0.98          /* a step */
+#define CALIBRATION_MEMORY 0.995
+#define CALIBRATION_PRIOR 20.0 /* acceptances */
+#define RULE_LEAST_BASE 10.0   /* remembered tokens before the rule's own record counts */
+#define RULE_GAIN_LIMIT 1.5
+#define STAY_PRIOR_STEPS 32.0
+#define STAY_LEAST_STEPS 4.0
+#define STAY_MOST_STEPS 64.0 /* requests end, and with them what was caught up */
+
+/* Positions of the streams of exploration choices inside one step. */
+enum { CHOICE_PROBE = 0, CHOICE_DEPTH = 1, CHOICE_ROW = 2 };
+
+static double choice_uniform(const struct planner *planner, uint32_t which)
+{
+    return tt_uniform(planner->options.key, planner->step, which, TT_EXPLORE);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * warm-up */
+
+/* How deep the warm-up goes: as deep as a step stays within WARM_UP_COST plain steps. 0 = not at
+ * all. */
+static int warm_up_depth(const struct planner *planner)
+{
+    if (planner->labelled_steps >= WARM_UP_STEPS) return 0;
+    if (planner->labelled_rows >= WARM_UP_ROWS && planner->labelled_steps >= WARM_UP_LEAST_STEPS)
+        return 0;
+    int depth = planner->options.max_draft;
+    while (depth > 0 && planner->uniform_ms[depth] > WARM_UP_COST * planner->uniform_ms[0]) depth--;
+    return depth;
+}
+
+/* --------------------------------------------------------------------------------------------------
+ * regime */
+
+/* How much the rule made of its steps over what the best uniform K would have made, as far as
+ * planned acceptances came true; NaN without a record. */
+static double rule_gain(const struct planner *planner)
+{
+    if (planner->rule_base < RULE_LEAST_BASE) return NAN;
+    double truth =
+        (planner->accepted_sum + CALIBRATION_PRIOR) / (planner->predicted_sum + CALIBRATION_PRIOR);
+    double tokens = planner->rule_base + fmin(truth, 1) * planner->rule_survival;
+    return fmin(tokens / planner->rule_uniform, RULE_GAIN_LIMIT);
+}
+
+static void set_regime(struct planner *planner, int regime, double gain)
+{
+    if (regime == planner->regime) return;
+    if (!planner->changed) planner->changed_from = planner->regime;
+    planner->changed = true;
+    planner->changed_to = regime;
+    planner->changed_gain = gain;
+    planner->regime = regime;
+    planner->regime_contrary_steps = 0;
+}
+
+static double uniform_rate(const struct planner *planner, int draft)
+{
+    return planner->uniform_value[draft] / planner->uniform_ms[draft];
+}
+
+static int best_drafting_uniform(const struct planner *planner)
+{
+    int best = 1;
+    for (int draft = 2; draft <= planner->options.max_draft; draft++)
+        if (uniform_rate(planner, draft) > uniform_rate(planner, best)) best = draft;
+    return best;
+}
+
+static void enter(struct planner *planner, double gain)
+{
+    planner->drafting = true;
+    planner->contrary_steps = 0;
+    planner->spell_steps = 0;
+    planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
+    set_regime(planner, best_drafting_uniform(planner), gain);
+}
+
+static void leave(struct planner *planner, double gain)
+{
+    planner->drafting = false;
+    planner->contrary_steps = 0;
+    planner->stay_steps += 0.2 * (planner->spell_steps - planner->stay_steps);
+    planner->stay_steps = fmin(fmax(planner->stay_steps, STAY_LEAST_STEPS), STAY_MOST_STEPS);
+    set_regime(planner, 0, gain);
+}
+
+/* Count the steps that speak against the regime, and change it after enough of them. gain: of
+ * drafting over not. */
+static void update_regime(struct planner *planner, double gain)
+{
+    bool contrary = planner->drafting ? gain < 0 : gain > planner->options.min_gain;
+    planner->contrary_steps = contrary ? planner->contrary_steps + 1 : 0;
+    if (planner->drafting && planner->contrary_steps >= LEAVE_STEPS)
+        leave(planner, -gain);
+    else if (!planner->drafting && planner->contrary_steps >= ENTER_STEPS)
+        enter(planner, gain);
+    if (!planner->drafting) return;
+
+    planner->spell_steps++;
+    if (planner->regime < 1 || planner->regime > planner->options.max_draft)
+        set_regime(planner, best_drafting_uniform(planner), gain);
+    int best = best_drafting_uniform(planner);
+    double over = uniform_rate(planner, best) / uniform_rate(planner, planner->regime) - 1;
+    planner->regime_contrary_steps =
+        over > planner->options.min_gain ? planner->regime_contrary_steps + 1 : 0;
+    if (planner->regime_contrary_steps >= LEAVE_STEPS) set_regime(planner, best, over);
+}
+
+void planner_regime_init(struct planner *planner)
+{
+    planner->stay_steps = STAY_PRIOR_STEPS;
+}
+
+void planner_regime_enter(struct planner *planner, bool resuming)
+{
+    planner->drafting = !resuming;
+    planner->contrary_steps = planner->regime_contrary_steps = 0;
+    planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
+    planner->regime = resuming ? 0 : planner->best_uniform;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * depth 0 */
+
+/* Rows that may draft, in the order of what their strata promise; those the draft model has lost
+ * come last among equals. */
+static int order_first(struct planner *planner, bool model)
+{
+    int count = 0;
+    for (int r = 0; r < planner->count; r++) {
+        struct row *row = &planner->row[r];
+        if (row->request.cap < 1 || !(model || row->request.free_draft)) continue;
+        row->worth = planner->stratum[row->request.stratum].chain[planner->options.max_draft];
+        if (row->request.free_draft)
+            row->worth *= 1.05;
+        else if (row->request.catch_up > 1)
+            row->worth *= 0.95;
+        planner->order[count++] = r;
+    }
+    planner_sort(planner, planner->order, count);
+    return count;
+}
+
+/* Should depth 0 be drafted, and for whom? The alternative is a plain step, so time is worth
+ * plain_rate here. */
+static struct candidate choose_first(struct planner *planner, bool model)
+{
+    struct candidate best = {0};
+    int count = order_first(planner, model);
+    for (int end = 1; end <= count; end++) {
+        bool group_ends = end == count || planner->row[planner->order[end]].worth <
+                                              planner->row[planner->order[end - 1]].worth;
+        if (!group_ends) continue;
+        double forward_ms =
+            planner_first_draft_ms(planner, planner->order, end) + planner_own_ms(planner);
+        struct candidate found = planner_value_best(planner, planner->order, end, 0, false,
+                                                    forward_ms, planner->plain_rate);
+        if (found.score > best.score) best = found;
+    }
+    return best;
+}
+
+/* ----------------------------------------------------------------------------------- probes and
+ * exploration */
+
+static bool spend(struct planner *planner, double ms)
+{
+    if (!(ms <= planner->credit_ms)) return false;
+    planner->credit_ms -= ms;
+    return true;
+}
+
+/* From off, now and then everyone drafts a little, so that a return of acceptance is seen. */
+static bool choose_probe(struct planner *planner)
+{
+    if (!planner->options.exploration || choice_uniform(planner, CHOICE_PROBE) >= PROBE_RATE)
+        return false;
+    int depth = 1 + (int)(choice_uniform(planner, CHOICE_DEPTH) * PROBE_DEPTHS);
+    if (depth > planner->options.max_draft) depth = planner->options.max_draft;
+    if (!spend(planner, planner->uniform_ms[depth] - planner->uniform_ms[0])) return false;
+    planner->uniform_depth = depth;
+    return true;
+}
+
+/* Starved positions: a request draws by lot whether it goes down to its first one in this step. */
+static void choose_exploration(struct planner *planner)
+{
+    for (int r = 0; planner->options.exploration && r < planner->count; r++) {
+        struct row *row = &planner->row[r];
+        int depth = row->request.starved + 1;
+        if (row->request.starved < 0 || depth > planner->options.max_draft ||
+            depth > row->request.cap)
+            continue;
+        if (choice_uniform(planner, CHOICE_ROW + (uint32_t)r) >= PROBE_RATE) continue;
+        double ms = planner_verify_ms(planner, planner->tokens + depth) -
+                    planner_verify_ms(planner, planner->tokens) +
+                    depth * planner_draft_ms(planner, 1);
+        if (!spend(planner, fmax(ms, 0))) continue;
+        row->forced = depth;
+        planner->exploring = true;
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------
+ * choice */
+
+void planner_choose(struct planner *planner)
+{
+    planner->uniform_depth = warm_up_depth(planner);
+    if (planner->uniform_depth > 0) {
+        planner->warming = true;
+        planner->plan = PLAN_UNIFORM;
+        if (!planner->drafting) enter(planner, 0);
+        planner->spell_steps++;
+        return;
+    }
+    struct candidate first = choose_first(planner, true);
+    double gain =
+        first.score > 0 ? first.score / (planner->count + planner->plain_rate * first.ms) : -1e-9;
+    double record = rule_gain(planner);
+    if (planner->drafting && !isnan(record)) {
+        gain = fmax(gain, record * planner->lambda / planner->plain_rate - 1);
+        planner->lambda *= fmax(record, 1);
+    }
+    update_regime(planner, gain);
+    if (!planner->drafting) {
+        if (choose_probe(planner)) {
+            planner->probing = true;
+            planner->plan = PLAN_UNIFORM;
+            return;
+        }
+        first = choose_first(planner, false);
+        planner->plan = first.score > 0 ? PLAN_RULE : PLAN_NONE;
+    } else {
+        planner->plan = gain >= 0 ? PLAN_RULE : PLAN_NONE;
+        if (planner->plan == PLAN_RULE && first.forward == 0) {
+            first.forward = order_first(planner, true);
+        }
+        choose_exploration(planner);
+        if (planner->exploring) planner->plan = PLAN_RULE;
+    }
+    planner->first = first;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * learning */
+
+static void learn_rule(struct planner *planner, int accepted)
+{
+    double survival = planner->report.value - planner->count - planner->finishing;
+    planner->accepted_sum = CALIBRATION_MEMORY * planner->accepted_sum + accepted;
+    planner->predicted_sum = CALIBRATION_MEMORY * planner->predicted_sum + survival;
+    if (planner->exploring || planner->base_tokens != planner->count)
+        return; /* not what the rule alone would make */
+    double uniform = uniform_rate(planner, planner->best_uniform) * planner->report.cost_ms;
+    planner->rule_base = RULE_MEMORY * planner->rule_base + planner->count;
+    planner->rule_survival = RULE_MEMORY * planner->rule_survival + survival;
+    planner->rule_uniform = RULE_MEMORY * planner->rule_uniform + uniform;
+}
+
+void planner_learn(struct planner *planner, const struct planner_outcome *outcome)
+{
+    int labelled = 0, accepted = 0;
+    double weight = planner->probing ? PROBE_WEIGHT : 1;
+    for (int r = 0; r < planner->count; r++) {
+        const struct row *row = &planner->row[r];
+        int admitted = outcome->admitted[r];
+        assert(outcome->accepted[r] >= 0 && outcome->accepted[r] <= admitted);
+        accepted += outcome->accepted[r];
+        labelled += admitted > 0;
+        if (admitted == 0 && isnan(row->skipped)) continue;
+        acceptance_observe(&planner->stratum[row->request.stratum].acceptance, admitted,
+                           outcome->accepted[r], row->skipped, weight);
+    }
+    planner->labelled_steps += labelled > 0;
+    planner->labelled_rows += labelled;
+    if (planner->mode == MODE_ADAPTIVE && planner->plan == PLAN_RULE) learn_rule(planner, accepted);
+
+    double step_ms = outcome->draft_ms + outcome->verify_ms + outcome->own_ms;
+    if (!(step_ms > 0) || !isfinite(step_ms)) return;
+    planner->credit_ms = fmin(planner->credit_ms + PROBE_BUDGET * step_ms,
+                              CREDIT_LIMIT_STEPS * PROBE_BUDGET * step_ms);
+}

@@ -1,0 +1,198 @@
+/* planner_value.c - what drafts are worth and what they cost: uniform candidates, and the best way
+ * on at one depth.
+ *
+ * Source: design, algorithm 5. With S the survival of what a request has admitted so far, a_k the
+ * mean acceptances and lambda the tokens per ms that time is worth elsewhere, going on with the
+ * best m requests for j depths is worth sum over the m of S (a_k + a_k a_{k+1} + ... j terms) -
+ * lambda (D(live) + (j - 1) D(m) + V(n + m j) - V(n)). Looking only one token ahead fails on a
+ * staircase, where the second token can be free.
+ *
+ * Before the predictions of depth k are known, the best part of the requests is worth more than the
+ * mean says, since admission will choose it: the mean is multiplied by the lift of that part
+ * (acceptance.h). With few requests fractions of one are tried too: a fraction u stands for
+ * admitting in the best u of all cases.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "controller/planner_internal.h"
+
+#define FRACTIONS_TOTAL 8 /* with fewer requests than this, fractions of one are tried */
+
+/* An unknown cost is 0 here: planner_choose has made sure that the target's is known. */
+static double known_or_zero(double ms)
+{
+    return isnan(ms) ? 0 : ms;
+}
+
+double planner_verify_ms(const struct planner *planner, int tokens)
+{
+    return cost_verify(planner->cost, tokens, planner->band);
+}
+
+double planner_draft_ms(const struct planner *planner, int requests)
+{
+    return requests > 0 ? known_or_zero(cost_draft(planner->cost, requests)) : 0;
+}
+
+double planner_own_ms(const struct planner *planner)
+{
+    return known_or_zero(cost_own(planner->cost, planner->count));
+}
+
+double planner_first_draft_ms(const struct planner *planner, const int *order, int count)
+{
+    int drafters = 0, tokens = 0;
+    for (int i = 0; i < count; i++) {
+        const struct planner_request *request = &planner->row[order ? order[i] : i].request;
+        if (request->free_draft || request->cap < 1) continue;
+        drafters++;
+        tokens += request->catch_up > 1 ? request->catch_up : 1;
+    }
+    double in_step = planner_draft_ms(planner, drafters);
+    if (tokens == drafters) return in_step;
+    return in_step + fmax(0, planner_draft_ms(planner, tokens) - in_step) / planner->stay_steps;
+}
+
+static void make_chains(struct planner *planner, struct stratum *stratum)
+{
+    stratum->present = true;
+    stratum->reach[0] = 1;
+    stratum->chain[0] = 0;
+    for (int k = 0; k < planner->options.max_draft; k++) {
+        stratum->reach[k + 1] = stratum->reach[k] * acceptance_mean(&stratum->acceptance, k);
+        stratum->chain[k + 1] = stratum->chain[k] + stratum->reach[k + 1];
+    }
+}
+
+/* Accepted drafts to expect from positions from .. from + length - 1, given that position `from` is
+ * reached. */
+static double chain_from(const struct stratum *stratum, int from, int length)
+{
+    double reach = stratum->reach[from];
+    return reach > 0 ? (stratum->chain[from + length] - stratum->chain[from]) / reach : 0;
+}
+
+/* Value and cost of one uniform K over the decode rows, apart from earlier depths' draft forwards
+ * (added by the caller). */
+static void value_one_uniform(struct planner *planner, int draft, double forwards_ms)
+{
+    double value = planner->count;
+    int tokens = planner->count;
+    for (int r = 0; r < planner->count; r++) {
+        const struct planner_request *request = &planner->row[r].request;
+        int length = draft < request->cap ? draft : request->cap;
+        value += planner->stratum[request->stratum].chain[length];
+        tokens += length;
+    }
+    planner->uniform_value[draft] = value;
+    planner->uniform_ms[draft] = planner_verify_ms(planner, tokens) + forwards_ms +
+                                 (draft > 0 ? planner_own_ms(planner) : 0);
+}
+
+/* Requests of the draft model that reach draft forward `depth` when everything is drafted. */
+static int drafters_at(const struct planner *planner, int depth)
+{
+    int drafters = 0;
+    for (int r = 0; r < planner->count; r++)
+        drafters += !planner->row[r].request.free_draft && planner->row[r].request.cap > depth;
+    return drafters;
+}
+
+void planner_value_uniform(struct planner *planner)
+{
+    double forwards_ms = 0;
+    for (int s = 0; s < PLANNER_MAX_STRATA; s++) planner->stratum[s].present = false;
+    for (int r = 0; r < planner->count; r++) {
+        struct stratum *stratum = &planner->stratum[planner->row[r].request.stratum];
+        if (!stratum->present) make_chains(planner, stratum);
+    }
+    planner->best_uniform = 0;
+    for (int draft = 0; draft <= planner->options.max_draft; draft++) {
+        if (draft == 1) forwards_ms = planner_first_draft_ms(planner, NULL, planner->count);
+        if (draft > 1) forwards_ms += planner_draft_ms(planner, drafters_at(planner, draft - 1));
+        value_one_uniform(planner, draft, forwards_ms);
+        if (planner->uniform_value[draft] * planner->uniform_ms[planner->best_uniform] >
+            planner->uniform_value[planner->best_uniform] * planner->uniform_ms[draft])
+            planner->best_uniform = draft;
+    }
+    planner->plain_rate = planner->uniform_value[0] / planner->uniform_ms[0];
+    planner->lambda =
+        planner->uniform_value[planner->best_uniform] / planner->uniform_ms[planner->best_uniform];
+}
+
+static bool before(const struct planner *planner, int a, int b)
+{
+    double worth_a = planner->row[a].worth, worth_b = planner->row[b].worth;
+    return worth_a > worth_b || (worth_a >= worth_b && a < b);
+}
+
+void planner_sort(const struct planner *planner, int *order, int count)
+{
+    static const int gaps[] = {
+        132, 57, 23, 10, 4, 1}; /* Ciura, FUN 2001; the order is total, so any sort gives it */
+    for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++) {
+        for (int i = gaps[g]; i < count; i++) {
+            int moved = order[i], at = i;
+            for (; at >= gaps[g] && before(planner, moved, order[at - gaps[g]]); at -= gaps[g])
+                order[at] = order[at - gaps[g]];
+            order[at] = moved;
+        }
+    }
+}
+
+/* Lift of the best (i + 1) / points of the requests, for every i. Mixed strata are told apart by
+ * their order already. */
+static void fill_lift(struct planner *planner, const int *order, int count, int depth, int parts,
+                      bool known)
+{
+    const struct acceptance *acceptance =
+        &planner->stratum[planner->row[order[0]].request.stratum].acceptance;
+    int points = count * parts;
+    for (int i = 0; i < points; i++)
+        planner->lift[i] = known ? 1 : acceptance_lift(acceptance, depth, (double)(i + 1) / points);
+}
+
+/* Best m for one number of depths ahead. */
+static void best_count(struct planner *planner, const int *order, int count, int depth, int ahead,
+                       bool known, int parts, double forward_ms, double lambda,
+                       struct candidate *best)
+{
+    int tokens = planner->tokens, drafters = 0;
+    double value = 0, ms = 0, here_ms = planner_verify_ms(planner, tokens);
+    for (int m = 1; m <= count; m++) {
+        const struct row *row = &planner->row[order[m - 1]];
+        const struct stratum *stratum = &planner->stratum[row->request.stratum];
+        int length = row->request.cap - depth < ahead ? row->request.cap - depth : ahead;
+        double more = known ? row->survival * row->probability *
+                                  (1 + chain_from(stratum, depth + 1, length - 1))
+                            : row->survival * chain_from(stratum, depth, length);
+        tokens += length;
+        drafters += !row->request.free_draft;
+        double ms_here = planner_verify_ms(planner, tokens) - here_ms;
+        if (ahead > 1) ms_here += (ahead - 1) * planner_draft_ms(planner, drafters);
+        for (int part = 1; part <= parts; part++) {
+            double fraction = (double)part / parts;
+            double try_value =
+                (value + fraction * more) * planner->lift[(m - 1) * parts + part - 1];
+            double try_ms = forward_ms + ms + fraction * (ms_here - ms);
+            double score = try_value - lambda * try_ms;
+            if (score > best->score) *best = (struct candidate){score, try_value, try_ms, m, count};
+        }
+        value += more;
+        ms = ms_here;
+    }
+}
+
+struct candidate planner_value_best(struct planner *planner, const int *order, int count, int depth,
+                                    bool known, double forward_ms, double lambda)
+{
+    struct candidate best = {0};
+    if (count == 0) return best;
+    int parts = known || count >= FRACTIONS_TOTAL ? 1 : (FRACTIONS_TOTAL + count - 1) / count;
+    fill_lift(planner, order, count, depth, parts, known);
+    for (int ahead = 1; ahead <= planner->options.max_draft - depth; ahead++)
+        best_count(planner, order, count, depth, ahead, known, parts, forward_ms, lambda, &best);
+    return best;
+}
