@@ -32,4 +32,5 @@ include tests/controller/local.mk
 include tests/controller/http.mk
 include tests/controller/plan.mk
 include tests/tui/local.mk
+include tests/docs/local.mk
 include tests/e2e/local.mk
