@@ -1,1 +1,35 @@
 # tests/kernels/estimator.mk - tests of the estimators and of allocation; included by tests/kernels/local.mk.
+check_PROGRAMS += tests/kernels/golden_vectors
+TESTS += tests/kernels/golden_vectors
+tests_kernels_golden_vectors_SOURCES = tests/kernels/golden_vectors.c kernels/parity_budget.c kernels/parity_budget.h
+tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off
+tests_kernels_golden_vectors_LDADD = kernels/libestimator.la $(JANSSON_LIBS)
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/kernels/test_estimator tests/kernels/test_allocate
+TESTS += tests/kernels/test_estimator tests/kernels/test_allocate
+tests_kernels_test_estimator_SOURCES = tests/kernels/test_estimator.c
+tests_kernels_test_estimator_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_kernels_test_estimator_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
+tests_kernels_test_allocate_SOURCES = tests/kernels/test_allocate.c
+tests_kernels_test_allocate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_kernels_test_allocate_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
+endif
+
+EXTRA_DIST += \
+	tests/kernels/data/vectors/README \
+	tests/kernels/data/vectors/a-wellspec-k5.json.gz \
+	tests/kernels/data/vectors/b-drift-k8.json.gz \
+	tests/kernels/data/vectors/budget.json.gz \
+	tests/kernels/data/vectors/c-starved-k7.json.gz \
+	tests/kernels/data/vectors/d-nearconst-k5.json.gz \
+	tests/kernels/data/vectors/e-extreme-k4.json.gz \
+	tests/kernels/data/vectors/f-nan-k5.json.gz \
+	tests/kernels/data/vectors/features.json.gz \
+	tests/kernels/data/vectors/g-ragged-k6.json.gz \
+	tests/kernels/data/vectors/i-negslope-k5.json.gz \
+	tests/kernels/data/vectors/j-k1.json.gz \
+	tests/kernels/data/vectors/k-single-k15.json.gz \
+	tests/kernels/data/vectors/l-wide-k3.json.gz \
+	tests/kernels/data/vectors/m-closedloop-k5.json.gz \
+	tests/kernels/data/vectors/staleness.json.gz
