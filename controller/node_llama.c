@@ -1,0 +1,763 @@
+/* node_llama.c - see node_llama.h. One thread loads, profiles and then runs the loop; one samples it every second. Calls
+ * from other threads leave a wish or read a copy; the loop takes wishes up between two steps, so nothing that runs is
+ * dropped by a change of mode.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "controller/cause.h"
+#include "controller/node_llama_open.h"
+#include "controller/node_llama_state.h"
+#include "controller/record.h"
+#include "controller/request_node.h"
+#include "controller/ticks.h"
+
+#define IDLE_WAIT_MS 500
+#define RATE_WINDOW_S 5
+#define COST_CHANGES 64
+
+static struct llama_node *self(struct node *node) { return (struct llama_node *)node; }
+
+void llama_node_event(struct llama_node *node, const char *severity, const char *kind, const char *text)
+{
+    struct store_event event = {node->run_id, utc_ms(), severity, kind, text, NULL};
+
+    if (node->options.store) store_put_event(node->options.store, &event);
+}
+
+static void put_decision(struct llama_node *node, const struct node_actor *actor, const char *what, const char *before,
+                         const char *after, const char *reason, const char *numbers)
+{
+    struct store_decision decision = {node->run_id, utc_ms(), actor->who, actor->origin, what, before, after, reason, numbers};
+
+    if (node->options.store) store_put_decision(node->options.store, &decision);
+}
+
+/* ------------------------------------------------------------------------------------------ the loop's thread */
+
+static const struct node_actor daemon_actor = {"trimtabd", "daemon"};
+static const struct node_actor planner_actor = {"planner", "daemon"};
+
+static struct planner_options planner_options_of(const struct llama_node *node, const struct policy *policy)
+{
+    return (struct planner_options){
+        .max_draft = policy->max_draft,
+        .max_requests = node->options.parallel,
+        .fixed_draft = policy->fixed_draft,
+        .min_gain = policy->min_gain,
+        .exploration = policy->exploration,
+        .key = tt_stream_key(0x7472696d746162u, 0, 0),
+    };
+}
+
+static void describe_mode(enum mode mode, int fixed_draft, char *out, size_t size)
+{
+    if (mode == MODE_FIXED && fixed_draft >= 0)
+        snprintf(out, size, "fixed K=%d", fixed_draft);
+    else
+        snprintf(out, size, "%s", mode_name(mode));
+}
+
+/* Bring the wish into force. The mode that results is noted with the K that was chosen for it. */
+static void take_wishes(struct llama_node *node)
+{
+    struct planner_options planner;
+    struct policy wish, force;
+    int64_t generation;
+    int fixed_draft = node->fixed_draft;
+    bool same, taken = true;
+
+    pthread_mutex_lock(&node->lock);
+    same = node->generation == node->force_generation;
+    wish = node->wish;
+    force = node->force;
+    generation = node->generation;
+    pthread_mutex_unlock(&node->lock);
+    if (same) return;
+    planner = planner_options_of(node, &wish);
+    taken = loop_set_policy(node->loop, &planner, wish.draft, wish.estimator, wish.refit_interval_steps);
+    if (taken && (wish.mode != force.mode || wish.fixed_draft != force.fixed_draft || wish.max_draft != force.max_draft))
+        fixed_draft = loop_set_mode(node->loop, wish.mode);
+    pthread_mutex_lock(&node->lock);
+    if (taken) node->force = wish;
+    node->force_generation = generation;
+    node->fixed_draft = fixed_draft;
+    if (!taken) node->wish = node->force;
+    pthread_mutex_unlock(&node->lock);
+    if (!taken) llama_node_event(node, "error", "settings", "out of memory: the change of settings was not taken");
+    if (taken && wish.mode == MODE_FIXED && fixed_draft >= 0 && wish.fixed_draft == 0) {
+        char text[32];
+
+        snprintf(text, sizeof text, "%d", fixed_draft);
+        put_decision(node, &planner_actor, "fixed_draft", "auto", text, "the best uniform K of the cost table", NULL);
+    }
+}
+
+static void publish_live(struct llama_node *node)
+{
+    node->live_count = 0;
+    for (int i = 0; i < node->loop->parallel; i++) {
+        const struct slot *slot = &node->loop->slot[i];
+
+        if (slot->phase == SLOT_FREE) continue;
+        node->live[node->live_count++] = (struct live_request){
+            .id = request_id(slot->request),
+            .prefill = slot->phase == SLOT_PREFILL,
+            .seeded = request_params_of(slot->request)->seeded,
+            .started_us = slot->queued_us,
+            .prompt = slot->prompt_count,
+            .emitted = slot_emitted(slot),
+            .steps = slot->steps,
+            .drafter = slot->drafter,
+            .rule = slot->step_rule,
+            .temperature = slot->temperature,
+        };
+    }
+}
+
+void llama_node_publish(struct llama_node *node)
+{
+    pthread_mutex_lock(&node->lock);
+    node->running = loop_running(node->loop);
+    publish_live(node);
+    pthread_mutex_unlock(&node->lock);
+}
+
+static void put_refit(struct llama_node *node, int stratum, int bits, const struct tt_estimator_report *report)
+{
+    struct store_refit row = {
+        .run_id = node->run_id,
+        .time_ms = utc_ms(),
+        .epoch = (int64_t)report->refits,
+        .stratum = strata_name(stratum),
+        .kind = estimator_name(report->kind),
+        .slope = report->slope,
+        .slope_se = report->slope_se,
+        .level = report->level,
+        .centre = report->centre,
+        .drift_z = report->drift_z,
+        .observations = (int64_t)report->labels,
+        .reset = (bits & TT_STEP_DRIFT) != 0,
+        .rejected = bits & TT_STEP_REJECTED ? "the window's sums were not finite or its slope step was refused" : NULL,
+        .positions = report->positions,
+    };
+
+    for (int k = 0; k < report->positions; k++) {
+        row.position[k].intercept = report->position[k].intercept;
+        row.position[k].intercept_se = report->position[k].intercept_se;
+        row.position[k].observations = (int64_t)report->position[k].n;
+    }
+    if (node->options.store) store_put_refit(node->options.store, &row);
+}
+
+static void refitted(void *state, int stratum, int bits)
+{
+    struct llama_node *node = state;
+    struct tt_estimator_report report;
+    char text[120];
+
+    if (!strata_report(node->loop->strata, stratum, &report)) return;
+    put_refit(node, stratum, bits, &report);
+    pthread_mutex_lock(&node->lock);
+    node->stratum[stratum].known = true;
+    node->stratum[stratum].report = report;
+    if (bits & TT_STEP_DRIFT) node->stratum[stratum].last_drift_ms = utc_ms();
+    node->shown = stratum;
+    pthread_mutex_unlock(&node->lock);
+    if (!(bits & TT_STEP_DRIFT)) return;
+    snprintf(text, sizeof text, "drift in %s: z %+.1f; the estimator forgot nine tenths", strata_name(stratum),
+             report.drift_z);
+    llama_node_event(node, "warning", "drift", text);
+}
+
+static void note_regime(struct llama_node *node)
+{
+    int from, to;
+    double gain;
+    char before[16], after[16], numbers[96];
+
+    if (!planner_take_change(node->loop->planner, &from, &to, &gain)) return;
+    snprintf(before, sizeof before, "K=%d", from);
+    snprintf(after, sizeof after, "K=%d", to);
+    if (isfinite(gain))
+        snprintf(numbers, sizeof numbers, "{\"predicted_gain\": %.4f}", gain);
+    else
+        snprintf(numbers, sizeof numbers, "{}");
+    put_decision(node, &planner_actor, "regime", before, after, "the best uniform plan by cost and acceptance", numbers);
+}
+
+static void stepped(void *state, const struct slot *slot, int slots)
+{
+    struct llama_node *node = state;
+
+    llama_node_publish(node);
+    note_regime(node);
+    if (node->record_file) record_step(node->record_file, &node->loop->step, slot, slots);
+}
+
+static void put_costs(struct llama_node *node)
+{
+    struct cost_cell cells[COST_CHANGES];
+    int count = cost_take_changed(node->cost, cells, COST_CHANGES);
+
+    for (int i = 0; i < count && node->options.store; i++) {
+        struct store_cost row = {node->run_id,    utc_ms(),             cells[i].part, cells[i].tokens,
+                                 cells[i].requests, cells[i].context_band, cells[i].ms,   cells[i].spread_ms,
+                                 cells[i].n};
+
+        store_put_cost(node->options.store, &row);
+    }
+}
+
+/* Sleep until a request, a wish, a visit or the end comes. */
+static void wait_for_work(struct llama_node *node)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += IDLE_WAIT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&node->lock);
+    while (!node->stop && !node->visit && node->generation == node->force_generation && queue_length(node->loop->queue) == 0)
+        if (pthread_cond_timedwait(&node->changed, &node->lock, &until) == ETIMEDOUT) break;
+    pthread_mutex_unlock(&node->lock);
+}
+
+static bool take_visit(struct llama_node *node)
+{
+    void (*visit)(struct llama_node *, void *);
+    bool stop;
+
+    pthread_mutex_lock(&node->lock);
+    visit = node->visit;
+    stop = node->stop;
+    pthread_mutex_unlock(&node->lock);
+    if (visit) {
+        visit(node, node->visit_state);
+        pthread_mutex_lock(&node->lock);
+        node->visit = NULL;
+        pthread_cond_broadcast(&node->changed);
+        pthread_mutex_unlock(&node->lock);
+    }
+    return !stop;
+}
+
+static void serve(struct llama_node *node)
+{
+    double costs_ms = ticks_ms();
+
+    while (take_visit(node)) {
+        take_wishes(node);
+        if (!loop_step(node->loop)) {
+            llama_node_publish(node);
+            wait_for_work(node);
+        }
+        if (ticks_ms() - costs_ms < 1000) continue;
+        put_costs(node);
+        costs_ms = ticks_ms();
+    }
+}
+
+static uint64_t fresh_key(void *state)
+{
+    uint64_t key = 0;
+
+    (void)state;
+    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key) key = (uint64_t)ticks_us() * UINT64_C(0x9e3779b97f4a7c15);
+    return key;
+}
+
+static struct loop *make_loop(struct llama_node *node, char **cause)
+{
+    struct loop_options options = {
+        .target = node->target_lm,
+        .draft = node->draft_lm,
+        .cost = node->cost,
+        .parallel = node->options.parallel,
+        .max_draft = node->options.max_draft,
+        .prefill_chunk = node->options.prefill_chunk,
+        .choice = node->wish.draft,
+        .planner = planner_options_of(node, &node->wish),
+        .estimator = node->wish.estimator,
+        .refit_interval_steps = node->wish.refit_interval_steps,
+        .fresh_key = fresh_key,
+        .refitted = refitted,
+        .stepped = stepped,
+        .state = node,
+    };
+
+    return loop_new(&options, node->options.queue, cause);
+}
+
+static void start_run(struct llama_node *node)
+{
+    json_t *settings = policy_to_json(&node->wish);
+    char *text = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
+    char hardware[128];
+    struct store_run run = {
+        .node = node->node.id,
+        .kind = "llama",
+        .engine = "libllama",
+        .version = lm_engine_version(),
+        .model = lm_name(node->target_lm),
+        .model_digest = lm_digest(node->target_lm),
+        .draft = node->draft_lm ? lm_name(node->draft_lm) : NULL,
+        .draft_digest = node->draft_lm ? lm_digest(node->draft_lm) : NULL,
+        .hardware = hardware,
+        .settings_json = text,
+        .max_draft = node->options.max_draft,
+    };
+
+    llama_open_hardware(hardware, sizeof hardware);
+    node->run_id = node->options.store ? store_begin_run(node->options.store, &run) : 0;
+    free(text);
+    json_decref(settings);
+}
+
+static void become(struct llama_node *node, enum node_phase phase, char *failure)
+{
+    pthread_mutex_lock(&node->lock);
+    if (node->phase == NODE_STARTING) node->phase = phase;
+    free(node->failure);
+    node->failure = failure;
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+static void *run(void *state)
+{
+    struct llama_node *node = state;
+    char *cause = NULL;
+    char before[48];
+
+    if (llama_open_models(node, &cause) != 0 || llama_open_costs(node, &cause) != 0 ||
+        !(node->loop = make_loop(node, &cause))) {
+        become(node, NODE_FAILED, cause);
+        return NULL;
+    }
+    start_run(node);
+    node->fixed_draft = loop_set_mode(node->loop, node->wish.mode);
+    describe_mode(node->wish.mode, node->fixed_draft, before, sizeof before);
+    put_decision(node, &daemon_actor, "mode", "start", mode_name(node->wish.mode), before, NULL);
+    if (cost_flat(node->cost))
+        llama_node_event(node, "warning", "cost", "the cost curve never rises: trimming cannot pay on this machine");
+    if (!lm_can_roll_back(node->target_lm))
+        llama_node_event(node, "warning", "model", "this model's memory cannot be rolled back: it runs without speculation");
+    node->sampler_started = pthread_create(&node->sampler_thread, NULL, llama_node_sample, node) == 0;
+    become(node, NODE_SERVING, NULL);
+    serve(node);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------- calls of other threads */
+
+bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *node, void *state), void *state)
+{
+    bool served;
+
+    pthread_mutex_lock(&node->lock);
+    while (node->phase == NODE_SERVING && !node->stop && node->visit) pthread_cond_wait(&node->changed, &node->lock);
+    served = node->phase == NODE_SERVING && !node->stop;
+    if (served) {
+        node->visit = visit;
+        node->visit_state = state;
+        pthread_cond_broadcast(&node->changed);
+        while (node->visit == visit && node->visit_state == state && !node->stop)
+            pthread_cond_wait(&node->changed, &node->lock);
+        served = !node->stop;
+    }
+    pthread_mutex_unlock(&node->lock);
+    return served;
+}
+
+static enum node_status wish(struct llama_node *node, const struct policy *policy, int64_t expect, int64_t *generation,
+                             char **cause)
+{
+    if (expect >= 0 && expect != node->generation) {
+        *generation = node->generation;
+        cause_set(cause, "generation is %lld, not %lld: somebody else changed the node; look again and repeat",
+                  (long long)node->generation, (long long)expect);
+        return NODE_CONFLICT;
+    }
+    node->wish = *policy;
+    *generation = ++node->generation;
+    pthread_cond_broadcast(&node->changed);
+    return NODE_OK;
+}
+
+static enum node_status set_mode(struct node *base, enum mode mode, int64_t expect, const char *reason,
+                                 const struct node_actor *actor, int64_t *generation, char **cause)
+{
+    struct llama_node *node = self(base);
+    enum node_status status = NODE_UNABLE;
+    struct policy policy;
+    char before[32];
+
+    pthread_mutex_lock(&node->lock);
+    policy = node->wish;
+    describe_mode(policy.mode, node->fixed_draft, before, sizeof before);
+    policy.mode = mode;
+    *generation = node->generation;
+    if (node->phase == NODE_FAILED)
+        cause_set(cause, "the node failed to start: %s", node->failure);
+    else
+        status = wish(node, &policy, expect, generation, cause);
+    pthread_mutex_unlock(&node->lock);
+    if (status == NODE_OK) put_decision(node, actor, "mode", before, mode_name(mode), reason, NULL);
+    return status;
+}
+
+static void put_settings_decision(struct llama_node *node, const struct policy *before, const struct policy *after,
+                                  const char *reason, const struct node_actor *actor)
+{
+    json_t *old = policy_to_json(before), *new = policy_to_json(after), *value;
+    const char *key;
+
+    json_object_foreach (new, key, value) {
+        json_t *was = json_object_get(old, key);
+        char *from, *to;
+
+        if (json_equal(was, value)) continue;
+        from = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        to = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        put_decision(node, actor, key, from, to, reason, NULL);
+        free(from);
+        free(to);
+    }
+    json_decref(old);
+    json_decref(new);
+}
+
+static enum node_status set(struct node *base, const json_t *settings, int64_t expect, const char *reason,
+                            const struct node_actor *actor, int64_t *generation, char **cause)
+{
+    struct llama_node *node = self(base);
+    enum node_status status = NODE_INVALID;
+    struct policy before, after;
+
+    pthread_mutex_lock(&node->lock);
+    before = after = node->wish;
+    *generation = node->generation;
+    if (policy_change(&after, settings, node->options.max_draft, node->draft != NULL, cause) == 0)
+        status = wish(node, &after, expect, generation, cause);
+    pthread_mutex_unlock(&node->lock);
+    if (status == NODE_OK) put_settings_decision(node, &before, &after, reason, actor);
+    return status;
+}
+
+static json_t *settings(struct node *base)
+{
+    struct llama_node *node = self(base);
+    struct policy policy;
+    int64_t generation;
+    json_t *object;
+
+    pthread_mutex_lock(&node->lock);
+    policy = node->wish;
+    generation = node->generation;
+    pthread_mutex_unlock(&node->lock);
+    object = policy_to_json(&policy);
+    if (object) json_object_set_new(object, "generation", json_integer(generation));
+    return object;
+}
+
+static json_t *request_row(const struct live_request *live, const char *phase, int64_t now_us)
+{
+    static const char *const rules[] = {"greedy", "point mass", "ratio", "coupled"};
+    json_t *per_step = live->steps > 0 ? json_real((double)live->emitted / (double)live->steps) : json_null();
+
+    return json_pack("{s:I s:s s:f s:i s:i s:o s:s s:s s:f s:b}", "id", (json_int_t)live->id, "phase", phase, "age_s",
+                     (double)(now_us - live->started_us) / 1e6, "prompt_tokens", live->prompt, "emitted", live->emitted,
+                     "tokens_per_step", per_step, "drafter", drafter_name(live->drafter), "rule", rules[live->rule],
+                     "temperature", (double)live->temperature, "seeded", live->seeded);
+}
+
+struct queued_rows {
+    json_t *rows;
+    int64_t now_us;
+};
+
+static void add_queued(void *state, struct request *request, int64_t since_us)
+{
+    struct queued_rows *queued = state;
+    const struct request_params *params = request_params_of(request);
+    struct live_request live = {.id = request_id(request), .started_us = since_us, .seeded = params->seeded,
+                                .temperature = params->temperature};
+
+    request_prompt_of(request, &live.prompt);
+    live.rule = params->temperature <= 0 ? TT_GREEDY : params->seeded ? TT_COUPLED : TT_RATIO;
+    json_array_append_new(queued->rows, request_row(&live, "queued", queued->now_us));
+}
+
+static json_t *requests(struct node *base)
+{
+    struct llama_node *node = self(base);
+    struct queued_rows queued = {json_array(), ticks_us()};
+    bool serving;
+
+    pthread_mutex_lock(&node->lock);
+    serving = node->phase == NODE_SERVING;
+    for (int i = 0; i < node->live_count; i++)
+        json_array_append_new(queued.rows,
+                              request_row(&node->live[i], node->live[i].prefill ? "prefill" : "decode", queued.now_us));
+    pthread_mutex_unlock(&node->lock);
+    if (serving) queue_visit(node->loop->queue, add_queued, &queued);
+    return queued.rows;
+}
+
+static void visit_cost(struct llama_node *node, void *state)
+{
+    double uniform[TT_MAX_POSITIONS + 1];
+    json_t **out = state, *list = json_array();
+
+    *out = cost_to_json(node->cost);
+    planner_uniform(node->loop->planner, uniform, TT_MAX_POSITIONS + 1);
+    for (int k = 0; k <= node->loop->options.planner.max_draft; k++)
+        json_array_append_new(list, isfinite(uniform[k]) ? json_real(uniform[k] * 1000) : json_null());
+    if (*out) json_object_set_new(*out, "uniform_tps", list);
+}
+
+static json_t *cost(struct node *base)
+{
+    json_t *object = NULL;
+
+    return llama_node_visit(self(base), visit_cost, &object) ? object : json_object();
+}
+
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static double ratio(double part, double whole) { return whole > 0 ? part / whole : NAN; }
+
+static json_t *stratum_to_json(int stratum, const struct tt_estimator_report *report)
+{
+    json_t *bins = json_array(), *positions = json_array();
+
+    for (int b = 0; b < TT_CALIBRATION_BINS; b++)
+        json_array_append_new(bins, json_pack("{s:o s:o s:o}", "n", number(report->bin[b].n), "sum_p",
+                                              number(report->bin[b].sum_p), "sum_y", number(report->bin[b].sum_y)));
+    for (int k = 0; k < report->positions; k++) {
+        const struct tt_position_report *position = &report->position[k];
+
+        json_array_append_new(
+            positions, json_pack("{s:i s:o s:o s:o s:o s:I s:I}", "position", k, "intercept", number(position->intercept),
+                                 "intercept_se", number(position->intercept_se), "accepted_ratio",
+                                 number(ratio(position->accepted, position->reached)), "predicted_ratio",
+                                 number(ratio(position->predicted, position->reached)), "reached",
+                                 (json_int_t)(position->reached + 0.5), "n", (json_int_t)position->n));
+    }
+    return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o}", "stratum", strata_name(stratum), "kind",
+                     estimator_name(report->kind), "slope", number(report->slope), "slope_se", number(report->slope_se),
+                     "level", number(report->level), "centre", number(report->centre), "refits",
+                     (json_int_t)report->refits, "drift_z", number(report->drift_z), "drift_events",
+                     (json_int_t)report->drift_events, "ece", number(report->ece), "brier", number(report->brier),
+                     "log_loss", number(report->log_loss), "auc", number(report->auc), "bins", bins, "positions", positions);
+}
+
+static json_t *calibration(struct node *base)
+{
+    struct llama_node *node = self(base);
+    json_t *strata = json_array();
+
+    pthread_mutex_lock(&node->lock);
+    for (int i = 0; i < STRATA_ESTIMATORS; i++)
+        if (node->stratum[i].known) json_array_append_new(strata, stratum_to_json(i, &node->stratum[i].report));
+    pthread_mutex_unlock(&node->lock);
+    return json_pack("{s:o}", "strata", strata);
+}
+
+struct cancellation {
+    uint64_t id;
+    bool found;
+};
+
+static void visit_cancel(struct llama_node *node, void *state)
+{
+    struct cancellation *cancellation = state;
+
+    for (int i = 0; i < node->loop->parallel; i++) {
+        const struct slot *slot = &node->loop->slot[i];
+
+        if (slot->phase == SLOT_FREE || request_id(slot->request) != cancellation->id) continue;
+        request_ask_stop(slot->request);
+        cancellation->found = true;
+    }
+    if (!cancellation->found) cancellation->found = queue_ask_stop(node->loop->queue, cancellation->id);
+}
+
+static bool cancel(struct node *base, uint64_t id)
+{
+    struct cancellation cancellation = {id, false};
+
+    return llama_node_visit(self(base), visit_cancel, &cancellation) && cancellation.found;
+}
+
+static enum node_status submit(struct node *base, struct request *request, char **cause)
+{
+    struct llama_node *node = self(base);
+    const struct request_params *params = request_params_of(request);
+    int prompt, cells;
+    bool open;
+
+    pthread_mutex_lock(&node->lock);
+    open = node->phase == NODE_SERVING && !node->draining && !node->stop;
+    if (!open)
+        cause_set(cause, node->phase == NODE_STARTING ? "the model is still being loaded" : "the node is stopping");
+    pthread_mutex_unlock(&node->lock);
+    if (!open) return NODE_DRAINING;
+    request_prompt_of(request, &prompt);
+    cells = loop_request_cells(node->loop);
+    if (prompt + (params->max_tokens > 0 ? params->max_tokens : 1) > cells) {
+        if (params->max_tokens > 0)
+            cause_set(cause, "this node's context is %d tokens; the prompt has %d and max_tokens asks for %d more", cells,
+                      prompt, params->max_tokens);
+        else
+            cause_set(cause, "this node's context is %d tokens and the prompt has %d", cells, prompt);
+        return NODE_TOO_LONG;
+    }
+    if (!queue_push(node->loop->queue, request)) {
+        cause_set(cause, "the queue of %d requests is full", node->options.queue);
+        return NODE_FULL;
+    }
+    pthread_mutex_lock(&node->lock);
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+    return NODE_OK;
+}
+
+static const struct lm *text(struct node *base)
+{
+    struct llama_node *node = self(base);
+    bool serving;
+
+    pthread_mutex_lock(&node->lock);
+    serving = node->phase == NODE_SERVING;
+    pthread_mutex_unlock(&node->lock);
+    return serving ? node->target_lm : NULL;
+}
+
+static void drain(struct node *base)
+{
+    struct llama_node *node = self(base);
+
+    pthread_mutex_lock(&node->lock);
+    node->draining = true;
+    pthread_mutex_unlock(&node->lock);
+}
+
+static bool idle(struct node *base)
+{
+    struct llama_node *node = self(base);
+    bool empty;
+
+    pthread_mutex_lock(&node->lock);
+    empty = node->phase != NODE_SERVING || (node->running == 0 && queue_length(node->loop->queue) == 0);
+    pthread_mutex_unlock(&node->lock);
+    return empty;
+}
+
+static void close_node(struct node *base)
+{
+    struct llama_node *node = self(base);
+
+    if (!node) return;
+    pthread_mutex_lock(&node->lock);
+    node->stop = true;
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+    if (node->loop_started) pthread_join(node->loop_thread, NULL);
+    if (node->sampler_started) pthread_join(node->sampler_thread, NULL);
+    if (node->loop) llama_open_save_costs(node);
+    if (node->options.store && node->run_id > 0) store_end_run(node->options.store, node->run_id);
+    loop_free(node->loop);
+    cost_free(node->cost);
+    lm_close(node->draft_lm);
+    lm_close(node->target_lm);
+    if (node->record_file) fclose(node->record_file);
+    pthread_mutex_destroy(&node->lock);
+    pthread_cond_destroy(&node->changed);
+    free(node->failure);
+    free(node->live);
+    free(node->model);
+    free(node->draft);
+    free(node->device);
+    free(node->cache_dir);
+    free(node->record);
+    free(node);
+}
+
+static const struct node_ops llama_ops = {
+    .snapshot = llama_node_snapshot,
+    .set_mode = set_mode,
+    .set = set,
+    .settings = settings,
+    .requests = requests,
+    .cost = cost,
+    .calibration = calibration,
+    .cancel = cancel,
+    .submit = submit,
+    .text = text,
+    .drain = drain,
+    .idle = idle,
+    .close = close_node,
+};
+
+static char *copy_or_null(const char *text) { return text ? strdup(text) : NULL; }
+
+struct node *node_llama_open(const struct node_llama_options *options, char **cause)
+{
+    struct llama_node *node = calloc(1, sizeof *node);
+    pthread_condattr_t attributes;
+
+    if (!node) {
+        cause_set(cause, "out of memory");
+        return NULL;
+    }
+    node->node.ops = &llama_ops;
+    node->node.capabilities = NODE_CAN_SET_MODE | NODE_CAN_SET | NODE_CAN_GENERATE;
+    snprintf(node->node.id, sizeof node->node.id, "%s", options->id);
+    node->options = *options;
+    node->model = copy_or_null(options->model);
+    node->draft = copy_or_null(options->draft);
+    node->device = copy_or_null(options->device);
+    node->cache_dir = copy_or_null(options->cache_dir);
+    node->record = copy_or_null(options->record);
+    node->live = calloc((size_t)options->parallel, sizeof *node->live);
+    node->wish = node->force = options->policy;
+    node->generation = node->force_generation = 1;
+    node->fixed_draft = -1;
+    node->shown = -1;
+    node->started_us = ticks_us();
+    pthread_mutex_init(&node->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&node->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (node->model && node->live && pthread_create(&node->loop_thread, NULL, run, node) == 0) {
+        node->loop_started = true;
+        return &node->node;
+    }
+    cause_set(cause, "cannot start the node's thread");
+    close_node(&node->node);
+    return NULL;
+}
+
+int node_llama_wait(struct node *base, char **cause)
+{
+    struct llama_node *node = self(base);
+    bool failed;
+
+    pthread_mutex_lock(&node->lock);
+    while (node->phase == NODE_STARTING && !node->stop) pthread_cond_wait(&node->changed, &node->lock);
+    failed = node->phase == NODE_FAILED;
+    if (failed) cause_set(cause, "%s", node->failure ? node->failure : "the node failed to start");
+    pthread_mutex_unlock(&node->lock);
+    return failed ? -1 : 0;
+}

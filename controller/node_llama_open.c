@@ -1,0 +1,165 @@
+/* node_llama_open.c - see node_llama_open.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "controller/cause.h"
+#include "controller/node_llama_open.h"
+#include "controller/profile.h"
+
+struct progress {
+    struct llama_node *node;
+    const char *what;
+};
+
+static void report_loading(float done, void *state)
+{
+    struct progress *progress = state;
+
+    if (progress->node->options.progress) progress->node->options.progress(progress->what, done);
+}
+
+static void report_profile(void *state, int done, int all)
+{
+    struct llama_node *node = state;
+
+    if (node->options.progress) node->options.progress("measuring step costs", (double)done / all);
+}
+
+static int open_draft(struct llama_node *node, char **cause)
+{
+    const struct node_llama_options *options = &node->options;
+    struct progress progress = {node, "loading the draft model"};
+    struct lm_options draft = {
+        .path = node->draft,
+        .device = node->device,
+        .parallel = options->parallel,
+        .context = options->parallel * (LOOP_DRAFT_WINDOW + options->max_draft + 1),
+        .batch = options->parallel * (LOOP_CATCH_UP + 1),
+        .outputs = options->parallel,
+        .threads = options->threads,
+        .progress = report_loading,
+        .progress_state = &progress,
+    };
+    char *why = NULL;
+
+    node->draft_lm = lm_open(&draft, cause);
+    if (!node->draft_lm) return -1;
+    why = lm_mismatch(node->target_lm, node->draft_lm);
+    if (!why && !lm_can_roll_back(node->draft_lm)) cause_set(&why, "its memory cannot be rolled back");
+    if (!why) return 0;
+    cause_set(cause, "%s cannot draft for %s: %s", node->draft, node->model, why);
+    free(why);
+    return -1;
+}
+
+int llama_open_models(struct llama_node *node, char **cause)
+{
+    const struct node_llama_options *options = &node->options;
+    int block = options->max_draft + 1;
+    struct progress progress = {node, "loading the target model"};
+    struct lm_options target = {
+        .path = node->model,
+        .device = node->device,
+        .parallel = options->parallel,
+        .context = options->context,
+        .batch = options->parallel * block + LOOP_PREFILL_BATCH,
+        .outputs = options->parallel * block,
+        .threads = options->threads,
+        .exact = options->exact,
+        .progress = report_loading,
+        .progress_state = &progress,
+    };
+
+    if (node->record) {
+        node->record_file = fopen(node->record, "ae");
+        if (!node->record_file) {
+            cause_set(cause, "--record %s: %s", node->record, strerror(errno));
+            return -1;
+        }
+    }
+    node->target_lm = lm_open(&target, cause);
+    if (!node->target_lm) return -1;
+    return node->draft ? open_draft(node, cause) : 0;
+}
+
+void llama_open_hardware(char *out, size_t size)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[256], name[96] = "unknown processor";
+
+    while (file && fgets(line, sizeof line, file)) {
+        char *value = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) != 0 || !value) continue;
+        snprintf(name, sizeof name, "%s", value + 2);
+        name[strcspn(name, "\n")] = '\0';
+        break;
+    }
+    if (file) fclose(file);
+    snprintf(out, size, "%s, %ld processors", name, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* Everything that a measured cost depends on. */
+static void cost_key(const struct llama_node *node, char *key, size_t size)
+{
+    const struct node_llama_options *options = &node->options;
+    char hardware[128];
+
+    llama_open_hardware(hardware, sizeof hardware);
+    snprintf(key, size, "%s|%s|%s|%s|%s|threads %d|parallel %d|draft %d|cells %d|exact %d|%s",
+             lm_digest(node->target_lm), node->draft_lm ? lm_digest(node->draft_lm) : "-", lm_engine_version(), hardware,
+             node->device ? node->device : "auto", options->threads, options->parallel, options->max_draft,
+             lm_context_cells(node->target_lm), options->exact, PACKAGE_VERSION);
+}
+
+static bool cost_path(const struct llama_node *node, const char *key, char *path, size_t size)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    if (!node->cache_dir) return false;
+    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
+    return (size_t)snprintf(path, size, "%s/cost-%016llx.json", node->cache_dir, (unsigned long long)hash) < size;
+}
+
+int llama_open_costs(struct llama_node *node, char **cause)
+{
+    const struct node_llama_options *options = &node->options;
+    struct profile_options profile = {
+        .target = node->target_lm,
+        .draft = node->draft_lm,
+        .parallel = options->parallel,
+        .max_draft = lm_can_roll_back(node->target_lm) ? options->max_draft : 0,
+        .stop = &node->stop,
+        .progress = report_profile,
+        .state = node,
+    };
+    char key[512], path[512];
+    bool kept;
+
+    node->cost = cost_new(options->parallel * (options->max_draft + 1) + LOOP_PREFILL_BATCH, options->parallel * (LOOP_CATCH_UP + 1));
+    if (!node->cost) {
+        cause_set(cause, "out of memory");
+        return -1;
+    }
+    cost_key(node, key, sizeof key);
+    kept = cost_path(node, key, path, sizeof path);
+    if (kept && cost_load(node->cost, path, key)) return 0;
+    if (profile_costs(&profile, node->cost, cause) != 0) return -1;
+    llama_open_save_costs(node);
+    return 0;
+}
+
+void llama_open_save_costs(struct llama_node *node)
+{
+    char key[512], path[512], *cause = NULL;
+
+    cost_key(node, key, sizeof key);
+    if (!cost_path(node, key, path, sizeof path)) return;
+    if (!cost_save(node->cost, path, key, &cause)) llama_node_event(node, "warning", "cost", cause ? cause : "not cached");
+    free(cause);
+}

@@ -1,0 +1,21 @@
+/* profile.h - the start-up cost profile: what target and draft forward passes of every schedulable size cost here. */
+#ifndef CONTROLLER_PROFILE_H
+#define CONTROLLER_PROFILE_H
+
+#include <stdbool.h>
+
+#include "controller/cost.h"
+#include "controller/lm.h"
+
+struct profile_options {
+    struct lm *target, *draft; /* draft may be NULL; both hold no sequences */
+    int parallel, max_draft;
+    const bool *stop;          /* give up when it becomes true */
+    void (*progress)(void *state, int done, int all);
+    void *state;
+};
+
+/* Measure into `cost`; leaves both contexts empty. 0, or -1 with *cause. */
+int profile_costs(const struct profile_options *options, struct cost_model *cost, char **cause);
+
+#endif
