@@ -1,7 +1,8 @@
 /* reader.h - the read-only half of storage: history for the API, `trimtab query`, `trimtab export`.
  *
- * Works on a file that a daemon is writing, or on one at rest. Every statement runs under an authorizer that allows
- * reading only, with a time and a row limit. Not thread-safe: one reader a thread.
+ * Works on a file that a daemon is writing, or on one at rest. Every statement runs under an
+ * authorizer that allows reading only, with a time and a row limit. Not thread-safe: one reader a
+ * thread.
  */
 #ifndef STORAGE_READER_H
 #define STORAGE_READER_H
@@ -12,11 +13,14 @@
 
 struct reader;
 
-/* NULL with *cause (malloc'd) when the file is missing, unreadable, not trimtab's, or of a newer schema. */
+/* NULL with *cause (malloc'd) when the file is missing, unreadable, not trimtab's, or of a newer
+ * schema. */
 struct reader *reader_open(const char *path, char **cause);
 void reader_close(struct reader *reader); /* NULL-safe */
 
-struct reader_limits { int64_t time_ms, rows; }; /* 0 = no limit; defaults are the caller's */
+struct reader_limits {
+    int64_t time_ms, rows;
+}; /* 0 = no limit; defaults are the caller's */
 
 enum reader_type { READER_NULL, READER_INTEGER, READER_REAL, READER_TEXT, READER_BLOB };
 struct reader_value {
@@ -27,29 +31,43 @@ struct reader_value {
     size_t length;
 };
 /* Called once with values == NULL (column names only), then for every row. Return false to stop. */
-typedef bool reader_row_fn(void *state, int columns, const char *const *names, const struct reader_value *values);
+typedef bool reader_row_fn(void *state, int columns, const char *const *names,
+                           const struct reader_value *values);
 
-enum reader_end { READER_DONE = 0, READER_ROW_LIMIT = 1, READER_TIME_LIMIT = 2, READER_STOPPED = 3, READER_ERROR = -1 };
-/* Run one SELECT (further statements are refused). `bind` are (bind_count) values for ?1…; may be NULL. */
-enum reader_end reader_query(struct reader *reader, const char *sql, const struct reader_value *bind, int bind_count,
-                             const struct reader_limits *limits, reader_row_fn *row, void *state, char **cause);
+enum reader_end {
+    READER_DONE = 0,
+    READER_ROW_LIMIT = 1,
+    READER_TIME_LIMIT = 2,
+    READER_STOPPED = 3,
+    READER_ERROR = -1
+};
+/* Run one SELECT (further statements are refused). `bind` are (bind_count) values for ?1…; may be
+ * NULL. */
+enum reader_end reader_query(struct reader *reader, const char *sql,
+                             const struct reader_value *bind, int bind_count,
+                             const struct reader_limits *limits, reader_row_fn *row, void *state,
+                             char **cause);
 
 enum reader_format { READER_TABLE, READER_CSV, READER_JSON, READER_JSONL };
-/* The same, printed to `out`. A row or time limit that was hit is said on `err`. Returns 0, or -1 with *cause. */
-int reader_print(struct reader *reader, const char *sql, const struct reader_limits *limits, enum reader_format format,
-                 FILE *out, FILE *err, char **cause);
+/* The same, printed to `out`. A row or time limit that was hit is said on `err`. Returns 0, or -1
+ * with *cause. */
+int reader_print(struct reader *reader, const char *sql, const struct reader_limits *limits,
+                 enum reader_format format, FILE *out, FILE *err, char **cause);
 
-/* A consistent stand-alone copy of all rows newer than since_ms (0 = everything) while the daemon writes.
- * The ending of `to` decides: .db/.sqlite, .csv (a folder of one file a view), .jsonl. An existing file is refused unless overwrite.
- * progress(done 0..1) may be NULL. Returns 0, or -1 with *cause; on failure nothing is left at `to`. */
+/* A consistent stand-alone copy of all rows newer than since_ms (0 = everything) while the daemon
+ * writes. The ending of `to` decides: .db/.sqlite, .csv (a folder of one file a view), .jsonl. An
+ * existing file is refused unless overwrite. progress(done 0..1) may be NULL. Returns 0, or -1 with
+ * *cause; on failure nothing is left at `to`. */
 int reader_export(struct reader *reader, const char *to, int64_t since_ms, bool overwrite,
                   void (*progress)(void *state, double done), void *state, char **cause);
 
-/* One series for charts. series: "slope", "throughput_tps", "step_ms", "tokens_per_step", "accepted_ratio",
- * "intercept.K". Points are means over `step_ms` buckets of [from_ms, to_ms), from the tier that fits; gaps are absent.
- * Calls point(time_ms, value). Returns the number of points, or -1 with *cause. */
-int reader_series(struct reader *reader, const char *node, const char *series, int64_t from_ms, int64_t to_ms,
-                  int64_t step_ms, void (*point)(void *state, int64_t time_ms, double value), void *state,
+/* One series for charts. series: "slope", "throughput_tps", "step_ms", "tokens_per_step",
+ * "accepted_ratio", "intercept.K". Points are means over `step_ms` buckets of [from_ms, to_ms),
+ * from the tier that fits; gaps are absent. Calls point(time_ms, value). Returns the number of
+ * points, or -1 with *cause. */
+int reader_series(struct reader *reader, const char *node, const char *series, int64_t from_ms,
+                  int64_t to_ms, int64_t step_ms,
+                  void (*point)(void *state, int64_t time_ms, double value), void *state,
                   char **cause);
 bool reader_series_known(const char *series);
 
