@@ -19,11 +19,14 @@ struct choice_site {
     enum tt_purpose purpose;
 };
 
-/* One fp32 row for a race: law proportional to exp(logits[i] * inverse_temperature). */
+/* One row for a race: law proportional to exp(logits[i] * inverse_temperature). */
 struct choice_row {
-    const float *logits; /* (vocab), free of NaN and +inf, at least one finite */
+    const void *logits; /* (vocab), free of NaN and +inf, at least one finite */
+    enum tt_dtype dtype;
     size_t vocab;
     float inverse_temperature;
+    const float
+        *group_max; /* (groups of 128) largest logit of each group, or NULL: found where needed */
 };
 
 struct choice;

@@ -21,6 +21,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__) && __GNUC__ >= 4
+#pragma GCC visibility push(default)
+#endif
 
 #define TT_MAX_POSITIONS 32 /* most draft positions an estimator or a draft block may have */
 #define TT_CALIBRATION_BINS 10
@@ -64,7 +67,10 @@ struct tt_rows {
     size_t rows, vocab, stride; /* stride in elements, >= vocab */
 };
 
-enum { TT_ROW_FLAGGED = 1 }; /* the row holds a NaN or +inf, or no finite value */
+enum {
+    TT_ROW_FLAGGED = 1,  /* the row holds a NaN or +inf, or no finite value */
+    TT_DRAFT_FLAGGED = 2 /* verdicts only: a reached draft row was flagged; the block ended before it, `next` is valid */
+};
 
 struct tt_row_stats {
     int32_t argmax;  /* mode: smallest index among equal maxima; -1 when flagged */
@@ -147,6 +153,7 @@ struct tt_block {
     const struct tt_transform *transform; /* NULL = none; its temperature equals `temperature` */
     uint64_t key;          /* the request's stream */
     uint64_t token_index;  /* index in the request's output of the token at position 0 */
+    const struct tt_row_stats *draft_stats; /* (admitted) of the draft rows at `temperature`, or NULL: computed; TT_RATIO only */
 };
 
 struct tt_verdict {
@@ -241,6 +248,9 @@ int tt_survival(const double *probability, size_t count, double *survival);
 int tt_allocate(const double *survival, size_t rows, size_t positions, const int32_t *drafted, int64_t budget,
                 int32_t *admitted);
 
+#if defined(__GNUC__) && __GNUC__ >= 4
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,156 @@
+/* maths.h - exp and log with the same bits on every machine: CPU objects of any ISA and CUDA.
+ *
+ * libm differs between its own variants and from CUDA, so no shared body calls it. Everything here
+ * is additions, multiplications, divisions and bit operations in a fixed order, without fused
+ * multiply-add (-ffp-contract=off, nvcc -fmad=false). Method: Cody and Waite argument reduction; a
+ * minimax polynomial (float) or a truncated series (double) on the reduced argument. NaN passes
+ * through.
+ */
+#ifndef KERNELS_MATHS_H
+#define KERNELS_MATHS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/lanes.h"
+
+/* exp_lane is exactly 0 below this: e^x would leave the normal floats. */
+#define MATHS_EXP_CUT (-87.33f)
+
+LANE_FN uint32_t bits_of_float(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+LANE_FN float float_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+LANE_FN uint64_t bits_of_double(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+LANE_FN double double_of_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* e^x for MATHS_EXP_CUT <= x <= 0 within 1 ulp (relative 1.2e-7); exactly 1 at 0; NaN for NaN.
+ * Outside of that range the result is garbage that the caller masks: a branch-free body is what
+ * vectorises. Adding 1.5 * 2^23 rounds to an integer that stays in the low bits; ln 2 is split so
+ * that n * high is exact. */
+LANE_FN float exp_unmasked(float x)
+{
+    const float round = 12582912.0f;
+    const float t = x * 1.44269504f + round;
+    const float n = t - round;
+    const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.40613725e-3f;
+    p = p * r + 8.37904587e-3f;
+    p = p * r + 4.16647755e-2f;
+    p = p * r + 1.66663647e-1f;
+    p = p * r + 5.0000006e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return float_of_bits(bits_of_float(p) + (bits_of_float(t) << 23));
+}
+
+/* e^x for x <= 0, 0 below MATHS_EXP_CUT (-infinity included). */
+LANE_FN float exp_lane(float x)
+{
+    const float e = exp_unmasked(x);
+    return x < MATHS_EXP_CUT ? 0.0f : e;
+}
+
+/* log x for positive normal x, within 2 ulp. x = 2^e m, m in [sqrt 1/2, sqrt 2); log m = 2
+ * atanh((m-1)/(m+1)). */
+LANE_FN float log_lane(float x)
+{
+    const uint32_t shifted = bits_of_float(x) - 0x3f3504f3u; /* sqrt 1/2 */
+    const float e = (float)((int32_t)shifted >> 23);
+    const float m = float_of_bits((shifted & 0x007fffffu) + 0x3f3504f3u);
+    const float s = (m - 1.0f) / (m + 1.0f);
+    const float z = s * s;
+    float p = 0.222222222f;
+    p = p * z + 0.285714286f;
+    p = p * z + 0.4f;
+    p = p * z + 0.666666667f;
+    return e * 0.693359375f + (2.0f * s + (s * (z * p) + e * -2.12194440e-4f));
+}
+
+/* -log(1 - v) for v in (0, 1), accurate for the smallest v too (Kahan's correction of log(1 + x)).
+ */
+LANE_FN float exponential_lane(float v)
+{
+    const float u = 1.0f - v;
+    const float lost = 1.0f - u;
+    const float e = -log_lane(u) * (v / lost);
+    return lost == 0.0f ? v : e;
+}
+
+/* e^x in double for x <= 0, within 2 ulp; 0 below -708. */
+LANE_FN double exp_double(double x)
+{
+    const double round = 6755399441055744.0; /* 1.5 * 2^52 */
+    const double t = x * 1.4426950408889634 + round;
+    const double n = t - round;
+    const double r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10;
+    double p = 1.0 / 6227020800.0;
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    const double e = double_of_bits(bits_of_double(p) + (bits_of_double(t) << 52));
+    return x < -708.0 ? 0.0 : e;
+}
+
+/* log x in double for positive normal x, within 2 ulp; the method of log_lane with a longer series.
+ */
+LANE_FN double log_double(double x)
+{
+    const uint64_t shifted = bits_of_double(x) - 0x3fe6a09e667f3bcdu;
+    const double e = (double)((int64_t)shifted >> 52);
+    const double m = double_of_bits((shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
+    const double s = (m - 1.0) / (m + 1.0);
+    const double z = s * s;
+    double p = 2.0 / 23.0;
+    p = p * z + 2.0 / 21.0;
+    p = p * z + 2.0 / 19.0;
+    p = p * z + 2.0 / 17.0;
+    p = p * z + 2.0 / 15.0;
+    p = p * z + 2.0 / 13.0;
+    p = p * z + 2.0 / 11.0;
+    p = p * z + 2.0 / 9.0;
+    p = p * z + 2.0 / 7.0;
+    p = p * z + 2.0 / 5.0;
+    p = p * z + 2.0 / 3.0;
+    return e * 0.693147180369123816490 + (2.0 * s + (s * (z * p) + e * 1.90821492927058770002e-10));
+}
+
+/* log(1 + x) in double for x >= 0. */
+LANE_FN double log1p_double(double x)
+{
+    const double u = 1.0 + x;
+    return u == 1.0 ? x : log_double(u) * (x / (u - 1.0));
+}
+
+#endif

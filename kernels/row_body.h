@@ -1,0 +1,187 @@
+/* row_body.h - what is computed over one chunk or one group of a logits row: the shared bodies of
+ * the CPU objects and of the CUDA kernels.
+ *
+ * Loser accumulation, chunk by chunk: the chunk's maximum M is found first, then every element that
+ * is below it adds exp((x - M) / T) and every element equal to it is counted, so that the mode
+ * never enters the sum and nothing is subtracted. Chunks merge by rescaling the loser: rest =
+ * rest_w + (1 + rest_l) * exp((M_l - M_w) / T). A term below 2^-126 of its chunk's maximum counts
+ * as 0. NaN flows into the sums.
+ */
+#ifndef KERNELS_ROW_BODY_H
+#define KERNELS_ROW_BODY_H
+
+#include "kernels/lanes.h"
+#include "kernels/maths.h"
+
+#define ROW_CHUNK 4096 /* elements a chunk: 16 KB of fp32, re-read from the first-level cache */
+#define ROW_GROUP LANE_COUNT /* elements a group: what one uniform of the coupled race stands for  \
+                              */
+#define ROW_CHUNK_GROUPS (ROW_CHUNK / ROW_GROUP)
+
+/* Element types, as enum tt_dtype; a compile-time constant wherever a body uses it. */
+enum row_dtype { ROW_F32 = 0, ROW_F16 = 1, ROW_BF16 = 2 };
+
+/* One chunk: its maximum and the sum over everything but one element that holds it, scaled by that
+ * maximum. */
+struct row_partial {
+    float max;  /* -inf: nothing finite */
+    float rest; /* NaN when the chunk holds a NaN or +inf */
+};
+
+LANE_FN float row_infinity(void)
+{
+    return float_of_bits(0x7f800000u);
+}
+LANE_FN float row_nan(void)
+{
+    return float_of_bits(0x7fc00000u);
+}
+
+LANE_FN float float_of_half(uint16_t half)
+{
+    const uint32_t magnitude = (uint32_t)(half & 0x7fffu) << 13;
+    /* 2^112 moves the exponent's bias and makes subnormal halves normal; infinities and NaN take
+     * all exponent bits. */
+    const uint32_t finite = bits_of_float(float_of_bits(magnitude) * 5.192296858534828e33f);
+    const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
+    return float_of_bits((finite | special) | ((uint32_t)(half & 0x8000u) << 16));
+}
+
+LANE_FN float row_value(const void *row, enum row_dtype dtype, size_t i)
+{
+    if (dtype == ROW_F32) return ((const float *)row)[i];
+    const uint16_t half = ((const uint16_t *)row)[i];
+    return dtype == ROW_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
+}
+
+/* The tail tile of a row: lanes beyond its end read as removed tokens. */
+LANE_FN float row_value_or_removed(const void *row, enum row_dtype dtype, size_t i, size_t end)
+{
+    return i < end ? row_value(row, dtype, i) : -row_infinity();
+}
+
+LANE_FN const void *row_address(const void *row, enum row_dtype dtype, size_t i)
+{
+    return (const char *)row + i * (dtype == ROW_F32 ? 4 : 2);
+}
+
+/* Largest of x[from .. end), -inf when nothing is larger; NaN elements lose. */
+LANE_GROUP_FN float chunk_maximum(const void *row, enum row_dtype dtype, size_t from, size_t end)
+{
+    LANE_PRIVATE(float, max);
+    size_t i = from;
+    LANES(l) LANE_AT(max, l) = -row_infinity();
+    for (; i + LANE_COUNT <= end; i += LANE_COUNT) {
+        LANES(l)
+        {
+            const float x = row_value(row, dtype, i + (size_t)l);
+            LANE_AT(max, l) = x > LANE_AT(max, l) ? x : LANE_AT(max, l);
+        }
+    }
+    if (i < end) {
+        LANES(l)
+        {
+            const float x = row_value_or_removed(row, dtype, i + (size_t)l, end);
+            LANE_AT(max, l) = x > LANE_AT(max, l) ? x : LANE_AT(max, l);
+        }
+    }
+    return lanes_max(max);
+}
+
+/* One element against the chunk's maximum: its own term, or one more tie. */
+LANE_FN void lose(float x, float max, float inverse_temperature, float *rest, float *ties)
+{
+    const float d = (x - max) * inverse_temperature;
+    const float e = exp_unmasked(d);
+    const int none = (d < MATHS_EXP_CUT) | (d == 0.0f); /* no branch: it must become a mask */
+    *rest += none ? 0.0f : e;
+    *ties += d == 0.0f ? 1.0f : 0.0f;
+}
+
+/* The chunk x[from .. end), at most ROW_CHUNK elements. Its next chunk is fetched meanwhile:
+ * row_end bounds that. */
+LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dtype, size_t from,
+                                              size_t end, size_t row_end, float inverse_temperature)
+{
+    LANE_PRIVATE(float, rest);
+    LANE_PRIVATE(float, ties);
+    struct row_partial partial;
+    size_t i = from;
+
+    partial.max = chunk_maximum(row, dtype, from, end);
+    /* All removed: any finite reference will do, and a NaN still reaches the sum. */
+    const float max = partial.max == -row_infinity() ? 0.0f : partial.max;
+    LANES(l)
+    {
+        LANE_AT(rest, l) = 0.0f;
+        LANE_AT(ties, l) = 0.0f;
+    }
+    for (; i + LANE_COUNT <= end; i += LANE_COUNT) {
+        if (!LANE_SPMD && i + LANE_PREFETCH_AHEAD < row_end)
+            for (size_t line = 0; line < LANE_COUNT; line += dtype == ROW_F32 ? 16 : 32)
+                LANE_PREFETCH(row_address(row, dtype, i + LANE_PREFETCH_AHEAD + line));
+        LANES(l)
+        lose(row_value(row, dtype, i + (size_t)l), max, inverse_temperature, &LANE_AT(rest, l),
+             &LANE_AT(ties, l));
+    }
+    if (i < end) {
+        LANES(l)
+        lose(row_value_or_removed(row, dtype, i + (size_t)l, end), max, inverse_temperature,
+             &LANE_AT(rest, l), &LANE_AT(ties, l));
+    }
+    const float rest_sum = lanes_sum(rest);
+    const float ties_sum = lanes_sum(ties);
+    if (partial.max == -row_infinity())
+        partial.rest = rest_sum; /* 0, or NaN */
+    else if (partial.max == row_infinity())
+        partial.rest = row_nan();
+    else
+        partial.rest = rest_sum + (ties_sum - 1.0f);
+    return partial;
+}
+
+/* exp(gap / T) for a gap <= 0 between two maxima, with the cut of a single term: where a token lies
+ * in its row does not matter. */
+LANE_FN double maxima_scale(float lower, float upper, float inverse_temperature)
+{
+    const double d = ((double)lower - (double)upper) * (double)inverse_temperature;
+    return d < (double)MATHS_EXP_CUT ? 0.0 : exp_double(d);
+}
+
+/* Merge the chunks of a row, in their order. The sum stays relative to the largest maximum. */
+LANE_FN void merge_partials(const struct row_partial *partials, size_t count,
+                            float inverse_temperature, float *max, double *rest)
+{
+    float m = -row_infinity();
+    double r = 0.0;
+    for (size_t c = 0; c < count; c++) {
+        const struct row_partial p = partials[c];
+        if (p.rest != p.rest) { /* flagged chunk */
+            r = (double)p.rest;
+            break;
+        }
+        if (p.max == -row_infinity()) continue;
+        if (m == -row_infinity()) {
+            m = p.max;
+            r = (double)p.rest;
+            continue;
+        }
+        if (p.max > m) {
+            r = (double)p.rest + (1.0 + r) * maxima_scale(m, p.max, inverse_temperature);
+            m = p.max;
+        } else {
+            r = r + (1.0 + (double)p.rest) * maxima_scale(p.max, m, inverse_temperature);
+        }
+    }
+    *max = m;
+    *rest = r;
+}
+
+/* Mass of a chunk relative to exp(max / T), max being the row's. */
+LANE_FN double partial_mass(struct row_partial partial, float max, float inverse_temperature)
+{
+    if (partial.max == -row_infinity()) return 0.0;
+    return (1.0 + (double)partial.rest) * maxima_scale(partial.max, max, inverse_temperature);
+}
+
+#endif
