@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/buffer.h"
 #include "controller/cause.h"
 #include "controller/snapshot.h"
 
@@ -193,10 +194,8 @@ static json_t *field_to_json(const struct field *field, const void *base)
     const char *at = (const char *)base + field->offset;
 
     switch (field->kind) {
-    case TEXT: {
-        json_t *text = json_string(at);
-        return text ? text : json_null(); /* a name that is not UTF-8 is as good as unknown */
-    }
+    case TEXT:
+        return json_stringn(at, utf8_prefix(at)); /* a name may have been cut inside a character */
     case REAL: {
         double value = *(const double *)(const void *)at;
         return isfinite(value) ? json_real(value) : json_null();

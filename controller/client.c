@@ -1,0 +1,511 @@
+/* client.c - see client.h. libcurl's multi interface, so that client_abort can wake a call that
+ * waits. */
+#include "config.h"
+
+#include <ctype.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "controller/buffer.h"
+#include "controller/cause.h"
+#include "controller/client.h"
+
+enum {
+    DEADLINE_DEFAULT_MS = 5000,
+    CONNECT_MAX_MS = 5000,
+    BODY_MAX = 16 << 20, /* bytes of one reply */
+    EVENT_MAX = 1 << 20, /* bytes of one server-sent event */
+    REQUEST_BODY_MAX = 64 << 10,
+    TOKEN_MAX = 512,
+    POLL_MS = 1000,
+};
+
+struct client {
+    char *shown;       /* the address for people */
+    char *socket_path; /* NULL = TCP */
+    char *base;        /* "http://localhost" or the URL without a final slash */
+    char *token;       /* NULL = none */
+    long deadline_ms;
+    atomic_bool aborted;
+    CURLM *multi;
+    CURL *easy;
+};
+
+/* One call in progress. */
+struct call {
+    struct client *client;
+    struct client_reply *out;
+    struct buffer body; /* a whole reply, or an event's line that is not complete yet */
+    struct buffer event;
+    size_t scanned; /* bytes of body without a newline */
+    bool stream, too_large, bad_json, stopped;
+    bool (*on_event)(void *state, const json_t *object);
+    void *state;
+    long long heard_ms; /* monotonic, of the last bytes */
+};
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static void curl_start(void)
+{
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static long long monotonic_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * address and token */
+
+char *client_default_socket(void)
+{
+    const char *folder = getenv("XDG_RUNTIME_DIR");
+    char *path = NULL;
+
+    if (folder && folder[0] == '/') {
+        if (asprintf(&path, "%s/trimtab.sock", folder) < 0) return NULL;
+        return path;
+    }
+    return strdup("/run/trimtab/trimtab.sock");
+}
+
+static int set_socket(struct client *client, const char *path, char **cause)
+{
+    if (strlen(path) >= sizeof((struct sockaddr_un *)NULL)->sun_path) {
+        cause_set(cause, "the socket path %s is too long", path);
+        return -1;
+    }
+    client->socket_path = strdup(path);
+    client->shown = strdup(path);
+    client->base = strdup("http://localhost");
+    return 0;
+}
+
+static int set_url(struct client *client, const char *address, char **cause)
+{
+    const char *after = strstr(address, "://");
+    char *url = NULL;
+
+    if (after && strncmp(address, "http://", 7) != 0 && strncmp(address, "https://", 8) != 0) {
+        cause_set(cause, "%s: only http, https and unix sockets are spoken", address);
+        return -1;
+    }
+    const char *host = after ? after + 3 : address;
+    if (*host == '\0' || *host == '/' || strpbrk(host, " @?#\t\r\n")) {
+        cause_set(cause, "%s is not an address: give /path/to.sock, host:port or http://host:port",
+                  address);
+        return -1;
+    }
+    if (asprintf(&url, "%s%s", after ? "" : "http://", address) < 0) url = NULL;
+    for (size_t length = url ? strlen(url) : 0; length > 0 && url[length - 1] == '/'; length--)
+        url[length - 1] = '\0';
+    client->base = url;
+    client->shown = url ? strdup(url) : NULL;
+    return 0;
+}
+
+static int set_address(struct client *client, const char *address, char **cause)
+{
+    char *fallback = NULL;
+    int result;
+
+    if (!address) address = fallback = client_default_socket();
+    if (!address) return 0; /* out of memory; seen by the caller */
+    if (strncmp(address, "unix:", 5) == 0)
+        result = set_socket(client, address + 5, cause);
+    else if (address[0] == '/' || address[0] == '.')
+        result = set_socket(client, address, cause);
+    else
+        result = set_url(client, address, cause);
+    free(fallback);
+    return result;
+}
+
+static int set_token(struct client *client, const char *text, size_t length, const char *source,
+                     char **cause)
+{
+    while (length > 0 && isspace((unsigned char)text[length - 1])) length--;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] > ' ' && text[i] <= '~') continue;
+        cause_set(cause, "%s does not hold one token of letters, digits and signs", source);
+        return -1;
+    }
+    if (length == 0) {
+        cause_set(cause, "%s is empty", source);
+        return -1;
+    }
+    client->token = strndup(text, length);
+    return 0;
+}
+
+static int read_token_file(struct client *client, const char *path, char **cause)
+{
+    struct stat status;
+    char text[TOKEN_MAX + 1];
+    ssize_t length;
+    int result = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0 || fstat(fd, &status) != 0 ||
+        (S_ISREG(status.st_mode) && (length = read(fd, text, sizeof text)) < 0))
+        cause_set(cause, "token file %s: %s", path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        cause_set(cause, "token file %s is not a regular file", path);
+    else if (status.st_mode & (S_IRWXG | S_IRWXO))
+        cause_set(cause, "token file %s may be read by others; run: chmod 600 %s", path, path);
+    else if (length > TOKEN_MAX)
+        cause_set(cause, "token file %s is too large", path);
+    else
+        result = set_token(client, text, (size_t)length, path, cause);
+    if (fd >= 0) close(fd);
+    return result;
+}
+
+struct client *client_new(const struct client_options *options, char **cause)
+{
+    struct client *client = calloc(1, sizeof *client);
+    const char *token = getenv("TRIMTAB_TOKEN");
+
+    if (!client) {
+        cause_set(cause, "out of memory");
+        return NULL;
+    }
+    pthread_once(&curl_once, curl_start);
+    atomic_init(&client->aborted, false);
+    client->deadline_ms = options->deadline_ms > 0 ? options->deadline_ms : DEADLINE_DEFAULT_MS;
+    if (set_address(client, options->address, cause) != 0) goto fail;
+    if (options->token_file) {
+        if (read_token_file(client, options->token_file, cause) != 0) goto fail;
+    } else if (token && *token &&
+               set_token(client, token, strlen(token), "TRIMTAB_TOKEN", cause) != 0) {
+        goto fail;
+    }
+    client->multi = curl_multi_init();
+    client->easy = curl_easy_init();
+    if (client->base && client->shown && client->multi && client->easy) return client;
+    cause_set(cause, "out of memory");
+fail:
+    client_free(client);
+    return NULL;
+}
+
+void client_free(struct client *client)
+{
+    if (!client) return;
+    if (client->easy) curl_easy_cleanup(client->easy);
+    if (client->multi) curl_multi_cleanup(client->multi);
+    free(client->shown);
+    free(client->socket_path);
+    free(client->base);
+    free(client->token);
+    free(client);
+}
+
+const char *client_address(const struct client *client)
+{
+    return client->shown;
+}
+
+void client_abort(struct client *client)
+{
+    atomic_store(&client->aborted, true);
+    curl_multi_wakeup(client->multi);
+}
+
+void client_reply_clear(struct client_reply *reply)
+{
+    json_decref(reply->body);
+    free(reply->cause);
+    *reply = (struct client_reply){0};
+}
+
+/* -----------------------------------------------------------------------------------------
+ * server-sent events */
+
+/* One line of the stream, without its end. False when the stream shall stop. */
+static bool take_line(struct call *call, const char *line, size_t length)
+{
+    static const char field[] = "data:";
+
+    if (length > 0 && line[length - 1] == '\r') length--;
+    if (length >= sizeof field - 1 && memcmp(line, field, sizeof field - 1) == 0) {
+        size_t skip = sizeof field - 1;
+        if (skip < length && line[skip] == ' ') skip++;
+        if (call->event.length > 0) buffer_add(&call->event, "\n", 1);
+        buffer_add(&call->event, line + skip, length - skip);
+        call->too_large |= call->event.length > EVENT_MAX || call->event.failed;
+        return !call->too_large;
+    }
+    if (length > 0 || call->event.length == 0)
+        return true; /* other fields, comments, keep-alives */
+    json_t *object = json_loadb(call->event.data, call->event.length, 0, NULL);
+    buffer_clear(&call->event);
+    call->bad_json = !json_is_object(object);
+    if (!call->bad_json && !call->on_event(call->state, object)) call->stopped = true;
+    json_decref(object);
+    return !call->bad_json && !call->stopped;
+}
+
+/* Cuts what has arrived into lines; keeps an incomplete one. */
+static bool take_lines(struct call *call)
+{
+    struct buffer *body = &call->body;
+    size_t start = 0;
+    char *newline;
+
+    while ((newline = memchr(body->data + call->scanned, '\n', body->length - call->scanned))) {
+        size_t end = (size_t)(newline - body->data);
+        if (!take_line(call, body->data + start, end - start)) return false;
+        start = call->scanned = end + 1;
+    }
+    memmove(body->data, body->data + start, body->length - start);
+    body->length -= start;
+    call->scanned = body->length;
+    call->too_large |= body->length > EVENT_MAX;
+    return !call->too_large;
+}
+
+static size_t on_bytes(char *bytes, size_t size, size_t count, void *state)
+{
+    struct call *call = state;
+    long status = 0;
+
+    count *= size;
+    call->heard_ms = monotonic_ms();
+    if (count == 0) return 0;
+    buffer_add(&call->body, bytes, count);
+    call->too_large |= call->body.length > BODY_MAX || call->body.failed;
+    if (call->too_large) return 0;
+    curl_easy_getinfo(call->client->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (call->stream && status == 200 && !take_lines(call)) return 0;
+    return count;
+}
+
+/* -------------------------------------------------------------------------------------------------------
+ * a call */
+
+static enum client_status fail(struct call *call, enum client_status status, const char *sentence)
+{
+    cause_set(&call->out->cause, "%s: %s", call->client->shown, sentence);
+    return status;
+}
+
+/* Drives the transfer to its end; CLIENT_OK when libcurl ended it, with its result in *code. */
+static enum client_status drive(struct call *call, long long deadline_ms, long long idle_ms,
+                                CURLcode *code)
+{
+    struct client *client = call->client;
+    int running = 1, left;
+
+    call->heard_ms = monotonic_ms();
+    while (running) {
+        if (atomic_load(&client->aborted)) return CLIENT_ABORTED;
+        if (curl_multi_perform(client->multi, &running) != CURLM_OK) return CLIENT_INVALID;
+        if (!running) break;
+        long long now = monotonic_ms(), end = deadline_ms;
+        if (idle_ms > 0) end = call->heard_ms + idle_ms;
+        if (now >= end) return CLIENT_DEADLINE;
+        long long wait = end - now < POLL_MS ? end - now : POLL_MS;
+        if (curl_multi_poll(client->multi, NULL, 0, (int)wait, NULL) != CURLM_OK)
+            return CLIENT_INVALID;
+    }
+    CURLMsg *message = curl_multi_info_read(client->multi, &left);
+    *code = message && message->msg == CURLMSG_DONE ? message->data.result : CURLE_FAILED_INIT;
+    return CLIENT_OK;
+}
+
+static struct curl_slist *make_headers(const struct client *client, bool body, bool *failed)
+{
+    struct curl_slist *list = NULL, *longer;
+    char *line = NULL;
+
+    if (client->token && asprintf(&line, "Authorization: Bearer %s", client->token) < 0)
+        line = NULL;
+    *failed = client->token && !line;
+    const char *const lines[] = {line, body ? "Content-Type: application/json" : NULL, "Expect:"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines && !*failed; i++) {
+        if (!lines[i]) continue;
+        longer = curl_slist_append(list, lines[i]);
+        *failed = !longer;
+        if (longer) list = longer;
+    }
+    free(line);
+    return list;
+}
+
+static void set_options(struct call *call, const char *url, const char *method, const char *body,
+                        size_t length, struct curl_slist *headers)
+{
+    CURL *easy = call->client->easy;
+
+    curl_easy_reset(easy); /* keeps the connection */
+    curl_easy_setopt(easy, CURLOPT_URL, url);
+    if (call->client->socket_path)
+        curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, call->client->socket_path);
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PROXY,
+                     ""); /* a token must not travel through the environment's proxy */
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MAX_MS);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "trimtab/" PACKAGE_VERSION);
+    if (strcmp(method, "GET") != 0) curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
+    if (body) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, (long)length);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
+    }
+}
+
+/* The server's own message of an error reply, or NULL. */
+static const char *error_message(const json_t *body)
+{
+    return json_string_value(json_object_get(json_object_get(body, "error"), "message"));
+}
+
+/* What a finished reply means. */
+static enum client_status judge(struct call *call)
+{
+    struct client_reply *out = call->out;
+    char sentence[64];
+
+    if (call->body.length > 0 && !(call->stream && out->http_status == 200))
+        out->body = json_loadb(call->body.data, call->body.length, 0, NULL);
+    if (out->http_status >= 200 && out->http_status < 300) {
+        if (call->stream) return fail(call, CLIENT_UNREACHABLE, "the stream ended");
+        return out->body ? CLIENT_OK : fail(call, CLIENT_BAD_REPLY, "the reply is not JSON");
+    }
+    snprintf(sentence, sizeof sentence, "status %d", out->http_status);
+    if (out->http_status >= 300 && out->http_status < 400)
+        return fail(call, CLIENT_BAD_REPLY, "the server redirects; give the daemon's own address");
+    return fail(call, CLIENT_REFUSED,
+                error_message(out->body) ? error_message(out->body) : sentence);
+}
+
+static enum client_status run(struct call *call, long long idle_ms)
+{
+    struct client *client = call->client;
+    long status = 0;
+    CURLcode code = CURLE_OK;
+    enum client_status result;
+
+    if (curl_multi_add_handle(client->multi, client->easy) != CURLM_OK)
+        return fail(call, CLIENT_INVALID, "the call could not be started");
+    result = drive(call, monotonic_ms() + client->deadline_ms, idle_ms, &code);
+    curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_multi_remove_handle(client->multi, client->easy);
+    call->out->http_status = (int)status;
+    if (result == CLIENT_ABORTED) return fail(call, result, "the call was given up");
+    if (result == CLIENT_DEADLINE) return fail(call, result, "no answer in time");
+    if (result != CLIENT_OK) return fail(call, result, "the call failed");
+    if (call->stopped) return CLIENT_OK;
+    if (call->too_large) return fail(call, CLIENT_BAD_REPLY, "the reply is too large");
+    if (call->bad_json)
+        return fail(call, CLIENT_BAD_REPLY, "an event of the stream is not a JSON object");
+    if (code != CURLE_OK) return fail(call, CLIENT_UNREACHABLE, curl_easy_strerror(code));
+    return judge(call);
+}
+
+/* Everything a call needs around run(). */
+static enum client_status perform(struct call *call, const char *method, const char *path,
+                                  const json_t *body, long long idle_ms)
+{
+    struct client *client = call->client;
+    char *url = NULL, *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    struct curl_slist *headers = NULL;
+    enum client_status result;
+    bool failed = false;
+
+    *call->out = (struct client_reply){0};
+    if (atomic_load(&client->aborted)) return fail(call, CLIENT_ABORTED, "the call was given up");
+    if (asprintf(&url, "%s%s", client->base, path) < 0) url = NULL;
+    headers = make_headers(client, body != NULL, &failed);
+    if (!url || failed || (body && !text)) {
+        result = fail(call, CLIENT_INVALID, "out of memory");
+    } else if (text && strlen(text) > REQUEST_BODY_MAX) {
+        result = fail(call, CLIENT_INVALID, "the request is too large");
+    } else {
+        set_options(call, url, method, text, text ? strlen(text) : 0, headers);
+        result = run(call, idle_ms);
+        curl_easy_reset(client->easy); /* nothing of this call is pointed to any more */
+    }
+    curl_slist_free_all(headers);
+    buffer_free(&call->body);
+    buffer_free(&call->event);
+    free(text);
+    free(url);
+    return result;
+}
+
+enum client_status client_get(struct client *client, const char *path, struct client_reply *out)
+{
+    struct call call = {.client = client, .out = out};
+
+    return perform(&call, "GET", path, NULL, 0);
+}
+
+enum client_status client_put(struct client *client, const char *path, const json_t *body,
+                              struct client_reply *out)
+{
+    struct call call = {.client = client, .out = out};
+
+    return perform(&call, "PUT", path, body, 0);
+}
+
+enum client_status client_delete(struct client *client, const char *path, struct client_reply *out)
+{
+    struct call call = {.client = client, .out = out};
+
+    return perform(&call, "DELETE", path, NULL, 0);
+}
+
+enum client_status client_stream(struct client *client, const char *path, int idle_ms,
+                                 bool (*event)(void *state, const json_t *object), void *state,
+                                 struct client_reply *out)
+{
+    struct call call = {
+        .client = client, .out = out, .stream = true, .on_event = event, .state = state};
+
+    return perform(&call, "GET", path, NULL, idle_ms > 0 ? idle_ms : client->deadline_ms);
+}
+
+/* --------------------------------------------------------------------------------------------------------
+ * paths */
+
+char *client_node_path(const char *node_id, const char *rest)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    struct buffer path = {0};
+
+    buffer_add_text(&path, "/api/v1/nodes/");
+    for (const char *c = node_id; *c; c++) {
+        unsigned char byte = (unsigned char)*c;
+        const char escaped[3] = {'%', hex[byte >> 4], hex[byte & 15]};
+        if (isalnum(byte) || strchr("-._~", byte))
+            buffer_add(&path, c, 1);
+        else
+            buffer_add(&path, escaped, sizeof escaped);
+    }
+    buffer_add_text(&path, "/");
+    buffer_add_text(&path, rest);
+    buffer_add(&path, "", 1);
+    if (!path.failed) return path.data;
+    buffer_free(&path);
+    return NULL;
+}
