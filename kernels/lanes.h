@@ -17,8 +17,8 @@
 #define LANE_WIDTH 4 /* lanes a thread: one 16-byte load of fp32 */
 #define LANE_COUNT (LANE_THREADS * LANE_WIDTH)
 
-#define LANE_PREFETCH_AHEAD 4096 /* elements; the distance that keeps one core's loads in flight   \
-                                  */
+/* Elements; the distance that keeps one core's loads in flight. */
+#define LANE_PREFETCH_AHEAD 4096
 
 #ifdef __CUDACC__
 
