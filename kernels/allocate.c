@@ -1,15 +1,15 @@
-/* allocate.c - survivals of a draft block and the allocation of a verification budget in the strict
- * order (survival descending, position ascending, row ascending).
+/* allocate.c - survivals of a draft block, and the allocation of a verification budget in the
+ * strict order (survival descending, position ascending, row ascending).
  *
  * The order is strict on purpose: a tie broken by anything that depends on a drawn token would
  * change the output law. Survivals do not increase along a row, so the best `budget` drafts are a
  * prefix of every row; a row that increases all the same is read as its running minimum.
  *
- * Method      the budget-th largest survival is found by radix selection on the bit patterns of the
+ * Method: the budget-th largest survival is found by radix selection on the bit patterns of the
  * doubles (for non-negative doubles the order of the bits is the order of the values): eight
- * counting passes, a fixed 256-entry table on the stack, no workspace, no allocation, cost
- * independent of the budget. Source      vLLM pull request 47808 (allocation by survival); arXiv
- * 2607.05147.
+ * counting passes, a fixed table on the stack, no workspace, cost independent of the budget.
+ *
+ * Source: vLLM pull request 47808 (allocation by survival); arXiv 2607.05147.
  */
 #include "config.h"
 

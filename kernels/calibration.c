@@ -1,10 +1,10 @@
-/* calibration.c - reliability bins, ECE, Brier score, log loss and AUC of the estimator,
- * exponentially forgotten.
+/* calibration.c - reliability bins, ECE, Brier score, log loss and AUC, exponentially forgotten.
  *
- * Owns        nothing but the struct it is given.
- * Source      the usual definitions; the AUC is the Mann-Whitney statistic over a histogram of the
- * feature, ties within a bin counting one half (bins of 1/8 of a natural-log odds: an error far
- * below what is shown).
+ * The usual definitions; the AUC is the Mann-Whitney statistic over a histogram of the feature,
+ * ties within a bin counting one half (bins of 1/8 of a natural-log odds: an error far below what
+ * is shown).
+ *
+ * Owns nothing but the struct it is given.
  */
 #include "config.h"
 

@@ -4,8 +4,8 @@
  * Every check is done before anything changes: a call that returns an error leaves the estimator as
  * it was.
  *
- * Owns        the tt_estimator handle. Allocates in tt_estimator_new only.
- * Sources     vLLM pull request 52228 (labels, model); see online.c and parity.c for the methods.
+ * Owns the tt_estimator handle; allocates in tt_estimator_new only. Sources: vLLM pull request
+ * 52228 (labels, model); online.c and parity.c for the methods.
  */
 #include "config.h"
 
@@ -26,8 +26,7 @@
 #define MAX_PRIOR_SLOPE 10.0
 #define MAX_PRIOR_LEVEL 40.0
 
-/* ----------------------------------------------------------------------------------------------
- * life cycle */
+/* ----------------------------------------------------------------------------------- life cycle */
 
 static bool prior_valid(double slope, double level)
 {
@@ -76,8 +75,7 @@ int tt_estimator_set_prior(tt_estimator *estimator, double slope, double level)
     return TT_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * predict */
+/* -------------------------------------------------------------------------------------- predict */
 
 static double predict(const tt_estimator *estimator, int32_t position, float feature)
 {
@@ -97,8 +95,7 @@ int tt_estimator_predict(const tt_estimator *estimator, int32_t position, const 
     return TT_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * observe */
+/* -------------------------------------------------------------------------------------- observe */
 
 /* Positions that carry a label: those reached. */
 static int32_t reached(const struct tt_observation *observation)
@@ -184,8 +181,7 @@ int32_t tt_estimator_starved(const tt_estimator *estimator)
     return -1;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * report */
+/* --------------------------------------------------------------------------------------- report */
 
 static void report_online(const struct online *online, struct tt_estimator_report *out)
 {

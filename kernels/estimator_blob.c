@@ -1,11 +1,13 @@
 /* estimator_blob.c - an estimator as a blob and back, so that a restarted daemon continues where it
  * stopped.
  *
- * Format      "TTEB", version, kind and positions as 32-bit little-endian integers, then every
- * number of the state as 64 bits little-endian (doubles and floats by value, floats widened), then
- * an FNV-1a sum of all before. One walk over the state serves size, save and load, so the three
- * cannot disagree. Rule        any change of what is walked raises BLOB_VERSION; another version is
- * refused and the caller starts afresh.
+ * Format: "TTEB" and a version, the kind and the number of positions, then every number of the
+ * state (doubles and floats by value, floats widened), each 64 bits little-endian; last an FNV-1a
+ * sum of all before. One walk over the state serves size, save and load, so the three cannot
+ * disagree.
+ *
+ * Any change of what is walked raises BLOB_VERSION; another version is refused and the caller
+ * starts afresh.
  */
 #include "config.h"
 

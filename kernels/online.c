@@ -1,16 +1,24 @@
-/* online.c - the estimator `online`.
+/* online.c - the estimator `online`. Sources in online.h.
  *
- * Model       P(position k accepted | reached) = sigmoid(w f + b_k), one slope w, K intercepts b_k,
- * and a level l that the intercepts scatter around, so that a position without labels follows the
- * others. Energy      (w - w0)^2/2 + 2 (l - l0)^2/2 + sum_k 2 (b_k - l)^2/2 + forgotten negative
- * log likelihood Refit       one Newton step in information form a window: target <- forget *
- * target + H_window beta + gradient, curvature <- forget * curvature + H_window, beta <- (curvature
- * + P)^-1 (target + P beta0). The prior P is added at the solve and never accumulated: it counts
- * once, not once a window. Coordinates x = f - centre, which makes slope and level nearly
- * independent. When the centre moves, every sum is moved with it; the transformation is exact.
- * Speeds      two of these, forgetting at 0.999 and 0.99 a step; the one with the lower forgotten
- * log loss predicts. Owns        nothing but the struct it is given; allocates nothing. Sources
- * online.h.
+ * Model: P(position k accepted | reached) = sigmoid(w f + b_k), one slope w, K intercepts b_k, and
+ * a level l that the intercepts scatter around, so that a position without labels follows the
+ * others.
+ *
+ * Energy: (w - w0)^2/2 + 2 (l - l0)^2/2 + sum_k 2 (b_k - l)^2/2 + forgotten negative log
+ * likelihood.
+ *
+ * Refit: one Newton step a window, in information form:
+ *     target    <- keep * target + H_window beta + gradient
+ *     curvature <- keep * curvature + H_window
+ *     beta      <- (curvature + P)^-1 (target + P beta0)
+ * The prior P is added at the solve and never accumulated: it counts once, not once a window.
+ *
+ * Coordinates: x = f - centre, which makes slope and level nearly independent. When the centre
+ * moves, every sum moves with it; the transformation is exact.
+ *
+ * Two of these forget at 0.999 and 0.99 a step; the one of lower forgotten log loss predicts.
+ *
+ * Owns nothing but the struct it is given; allocates nothing.
  */
 #include "config.h"
 
@@ -46,17 +54,24 @@
 
 static const double SPEED_FORGET[ONLINE_SPEEDS] = {0.999, 0.99};
 
-/* ------------------------------------------------------------------------------------------
- * arrowhead sums */
+/* ------------------------------------------------------------------------------- arrowhead sums */
 
-static void arrowhead_add_scaled(struct online_arrowhead *into, double scale,
-                                 const struct online_arrowhead *window, double window_scale,
-                                 int32_t positions)
+static void arrowhead_scale(struct online_arrowhead *sums, double scale, int32_t positions)
 {
-    into->slope = scale * into->slope + window_scale * window->slope;
+    sums->slope *= scale;
     for (int32_t k = 0; k < positions; k++) {
-        into->cross[k] = scale * into->cross[k] + window_scale * window->cross[k];
-        into->corner[k] = scale * into->corner[k] + window_scale * window->corner[k];
+        sums->cross[k] *= scale;
+        sums->corner[k] *= scale;
+    }
+}
+
+static void arrowhead_add(struct online_arrowhead *into, const struct online_arrowhead *window,
+                          int32_t positions)
+{
+    into->slope += window->slope;
+    for (int32_t k = 0; k < positions; k++) {
+        into->cross[k] += window->cross[k];
+        into->corner[k] += window->corner[k];
     }
 }
 
@@ -88,8 +103,7 @@ static bool arrowhead_finite(const struct online_arrowhead *sums, int32_t positi
     return isfinite(total);
 }
 
-/* -----------------------------------------------------------------------------------------------
- * the solve */
+/* ------------------------------------------------------------------------------------ the solve */
 
 /* The matrix curvature + P after the intercepts have been eliminated: 2 x 2 over (slope, level). */
 struct reduced {
@@ -187,8 +201,7 @@ static void refit(const struct online *online, struct online_speed *speed)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------
- * window */
+/* --------------------------------------------------------------------------------------- window */
 
 static void window_clear(struct online *online)
 {
@@ -227,9 +240,9 @@ static void speed_forget(struct online_speed *speed, double keep, int32_t positi
 {
     speed->target.slope *= keep;
     for (int32_t k = 0; k < positions; k++) speed->target.intercept[k] *= keep;
-    arrowhead_add_scaled(&speed->curvature, keep, &speed->window_curvature, 0.0, positions);
+    arrowhead_scale(&speed->curvature, keep, positions);
     /* the scatter holds squared weights */
-    arrowhead_add_scaled(&speed->scatter, keep * keep, &speed->window_scatter, 0.0, positions);
+    arrowhead_scale(&speed->scatter, keep * keep, positions);
 }
 
 /* target += H_window beta + gradient; curvature and scatter likewise. */
@@ -244,8 +257,8 @@ static void speed_absorb(struct online_speed *speed, int32_t positions)
                                       speed->window_gradient.intercept[k];
     }
     speed->target.slope += slope;
-    arrowhead_add_scaled(&speed->curvature, 1.0, h, 1.0, positions);
-    arrowhead_add_scaled(&speed->scatter, 1.0, &speed->window_scatter, 1.0, positions);
+    arrowhead_add(&speed->curvature, h, positions);
+    arrowhead_add(&speed->scatter, &speed->window_scatter, positions);
 }
 
 /* Express everything remembered around a centre that moved by `shift`. */
@@ -262,8 +275,7 @@ static void speed_shift(struct online_speed *speed, double shift, int32_t positi
     arrowhead_shift(&speed->scatter, shift, positions);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * drift */
+/* ---------------------------------------------------------------------------------------- drift */
 
 /* One statistic against its own recent spread. Returns true for an alarm; *z is in standard units.
  */
@@ -304,8 +316,7 @@ static bool drift_step(struct online *online)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * public */
+/* --------------------------------------------------------------------------------------- public */
 
 static void fit_reset(struct online *online)
 {

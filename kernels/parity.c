@@ -1,23 +1,20 @@
 /* parity.c - the estimator `parity`: one damped Newton step on each window of 100 steps, as
- * released.
+ * released. Source: vLLM pull request 52228.
  *
- * Statistics are accumulated in float32 because the released ones are, and the released faults
- * follow from it:
- *   - a NaN or infinite feature anywhere, observed or not, makes the window's slope sums NaN: the
- * slope step is refused;
- *   - with a nearly constant feature the slope's denominator is a difference of two large float32
- * sums;
- *   - no prior and no memory: a window with few labels is all there is; starved positions stay
- * where they are;
- *   - a slope that would turn negative is refused, not clipped: with a truly negative relation it
- * sticks for ever;
- *   - a position that only ever rejects walks away without bound.
+ * Statistics are float32 because the released ones are, and the released faults follow from it:
+ *
+ * - A NaN or infinite feature anywhere, observed or not, makes the window's slope sums NaN: the
+ *   slope step is refused.
+ * - With a nearly constant feature the slope's denominator is a difference of two large sums.
+ * - No prior and no memory: a window with few labels is all there is; starved positions stay.
+ * - A slope that would turn negative is refused, not clipped: a truly negative relation sticks.
+ * - A position that only ever rejects walks away without bound.
+ *
  * The sums of one step run over its requests pairwise, in batch order, which reproduces the
  * released statistics to float32 rounding (a straight running sum is ten times further away). The
  * solve itself is double.
  *
- * Owns        nothing but the struct it is given; allocates nothing.
- * Source      vLLM pull request 52228.
+ * Owns nothing but the struct it is given; allocates nothing.
  */
 #include "config.h"
 

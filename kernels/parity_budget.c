@@ -1,7 +1,7 @@
-/* parity_budget.c - the released budget rule, for reproduction and comparison.
+/* parity_budget.c - the released budget rule, for reproduction and comparison. Source: see the
+ * header.
  *
- * Owns        the arrays of struct parity_confidences. Everything else is the caller's.
- * Source      parity_budget.h.
+ * Owns the arrays of struct parity_confidences; everything else is the caller's.
  */
 #include "config.h"
 
@@ -12,8 +12,7 @@
 
 #include "kernels/parity_budget.h"
 
-/* ---------------------------------------------------------------------------------------------------
- * tables */
+/* --------------------------------------------------------------------------------------- tables */
 
 /* Cost at the i-th point after making the curve monotone. */
 static double running_maximum(const struct parity_cost_point *curve, size_t i)
@@ -55,8 +54,7 @@ void parity_table_build(const struct parity_cost_point *curve, size_t points, in
         table[i] = table_entry(curve, points, capture_limit, (int32_t)i);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * budget */
+/* --------------------------------------------------------------------------------------- budget */
 
 static int descending(const void *a, const void *b)
 {
@@ -117,8 +115,7 @@ void parity_budget_split(const int32_t *drafted, const int32_t *non_draft, size_
     }
 }
 
-/* ----------------------------------------------------------------------------------------------
- * confidences */
+/* ---------------------------------------------------------------------------------- confidences */
 
 int parity_confidences_init(struct parity_confidences *store, size_t slots, size_t positions)
 {

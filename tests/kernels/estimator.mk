@@ -1,9 +1,18 @@
 # tests/kernels/estimator.mk - tests of the estimators and of allocation; included by tests/kernels/local.mk.
 check_PROGRAMS += tests/kernels/golden_vectors
 TESTS += tests/kernels/golden_vectors
-tests_kernels_golden_vectors_SOURCES = tests/kernels/golden_vectors.c kernels/parity_budget.c kernels/parity_budget.h
+tests_kernels_golden_vectors_SOURCES = \
+	tests/kernels/golden_vectors.c tests/kernels/golden_set.c tests/kernels/golden_set.h \
+	kernels/parity_budget.c kernels/parity_budget.h
 tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off
 tests_kernels_golden_vectors_LDADD = kernels/libestimator.la $(JANSSON_LIBS)
+
+# Figures: tests/kernels/estimator_sim [--steps N] [--seeds N]; the test runs `--check`.
+check_PROGRAMS += tests/kernels/estimator_sim
+dist_check_SCRIPTS += tests/kernels/estimator.test
+TESTS += tests/kernels/estimator.test
+tests_kernels_estimator_sim_SOURCES = tests/kernels/estimator_sim.c
+tests_kernels_estimator_sim_LDADD = kernels/libestimator.la
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/kernels/test_estimator tests/kernels/test_allocate

@@ -14,7 +14,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,94 +22,12 @@
 #include "kernels/parity.h"
 #include "kernels/parity_budget.h"
 #include "kernels/trimtab.h"
+#include "tests/kernels/golden_set.h"
 
 #define MAX_ROWS 1024
 #define K_MAX TT_MAX_POSITIONS
 
-static int tap_count, tap_failed;
-
-/* The first thing that went wrong in the set under test; empty while all is well. */
-static char fault[512];
-
-static void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void fail(const char *format, ...)
-{
-    if (fault[0] != '\0') return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(fault, sizeof(fault), format, arguments);
-    va_end(arguments);
-}
-
-static void tap_line(const char *name, const char *summary)
-{
-    tap_count++;
-    if (fault[0] == '\0') {
-        printf("ok %d - %s: %s\n", tap_count, name, summary);
-        return;
-    }
-    tap_failed++;
-    printf("not ok %d - %s\n# %s\n", tap_count, name, fault);
-    fault[0] = '\0';
-}
-
-/* -----------------------------------------------------------------------------------------------------
- * JSON */
-
-static json_t *load_gzip(const char *path)
-{
-    char command[PATH_MAX + NAME_MAX + 32];
-    if (strchr(path, '\'') != NULL) return NULL;
-    snprintf(command, sizeof(command), "gzip -dc '%s'", path);
-    FILE *pipe = popen(command, "r");
-    if (pipe == NULL) return NULL;
-    json_t *root = json_loadf(pipe, 0, NULL);
-    if (pclose(pipe) != 0) {
-        json_decref(root);
-        return NULL;
-    }
-    return root;
-}
-
-/* NaN is null, infinities are strings; anything else that is no number is a fault of the file. */
-static double number(const json_t *value)
-{
-    if (json_is_number(value)) return json_number_value(value);
-    if (json_is_null(value)) return NAN;
-    const char *text = json_string_value(value);
-    if (text != NULL && strcmp(text, "inf") == 0) return INFINITY;
-    if (text != NULL && strcmp(text, "-inf") == 0) return -INFINITY;
-    fail("a number is missing in the file");
-    return NAN;
-}
-
-static size_t length(const json_t *object, const char *key)
-{
-    return json_array_size(json_object_get(object, key));
-}
-
-static double item(const json_t *array, size_t i)
-{
-    return number(json_array_get(array, i));
-}
-
-static int32_t item_int(const json_t *object, const char *key, size_t i)
-{
-    return (int32_t)json_integer_value(json_array_get(json_object_get(object, key), i));
-}
-
-static void floats(const json_t *array, float *out, size_t count)
-{
-    for (size_t i = 0; i < count; i++) out[i] = (float)item(array, i);
-}
-
-static void ints(const json_t *object, const char *key, int32_t *out, size_t count)
-{
-    for (size_t i = 0; i < count; i++) out[i] = item_int(object, key, i);
-}
-
-/* --------------------------------------------------------------------------------------------------
- * streams */
+/* -------------------------------------------------------------------------------------- streams */
 
 struct tolerance {
     double coefficient; /* after one refit from the file's own coefficients */
@@ -158,15 +75,15 @@ static double compare_statistics(const struct parity *parity, const json_t *want
         const json_t *info = json_array_get(json_object_get(want, "info"), (size_t)k);
         const json_t *gradient = json_array_get(json_object_get(want, "grad"), (size_t)k);
         for (size_t i = 0; i < 3; i++) {
-            const double x = item(info, i);
+            const double x = golden_item(info, i);
             worst = fmax(worst, statistic_error((double)parity->window.info[k][i], x, fabs(x)));
         }
         for (size_t i = 0; i < 2; i++)
             worst = fmax(worst, statistic_error((double)parity->window.gradient[k][i],
-                                                item(gradient, i), magnitude[k][i]));
-        if (parity->count[k] != (uint64_t)item_int(want, "counts", (size_t)k))
-            fail("position %d: %" PRIu64 " labels, not %d", k, parity->count[k],
-                 item_int(want, "counts", (size_t)k));
+                                                golden_item(gradient, i), magnitude[k][i]));
+        if (parity->count[k] != (uint64_t)golden_int(want, "counts", (size_t)k))
+            golden_fail("position %d: %" PRIu64 " labels, not %d", k, parity->count[k],
+                        golden_int(want, "counts", (size_t)k));
     }
     return worst;
 }
@@ -177,19 +94,20 @@ static void observe_row(struct parity *parity, tt_estimator *estimator, const js
 {
     float feature[K_MAX], stale[K_MAX];
     char key[24];
-    floats(json_array_get(json_object_get(step, "f"), r), feature, (size_t)positions);
+    golden_floats(json_array_get(json_object_get(step, "f"), r), feature, (size_t)positions);
     struct tt_observation observation = {.feature = feature,
-                                         .admitted = item_int(step, "adm", r),
-                                         .accepted = item_int(step, "acc", r)};
+                                         .admitted = golden_int(step, "adm", r),
+                                         .accepted = golden_int(step, "acc", r)};
     snprintf(key, sizeof(key), "%zu", r);
     const json_t *predicted = json_object_get(json_object_get(step, "stale_p"), key);
     if (predicted != NULL) {
-        floats(predicted, stale, (size_t)positions);
+        golden_floats(predicted, stale, (size_t)positions);
         observation.predicted = stale;
     }
     magnitude_add(parity, &observation);
     parity_observe(parity, &observation);
-    if (tt_estimator_observe(estimator, &observation) != TT_OK) fail("row %zu was refused", r);
+    if (tt_estimator_observe(estimator, &observation) != TT_OK)
+        golden_fail("row %zu was refused", r);
 }
 
 struct stream_result {
@@ -204,17 +122,18 @@ static void compare_refit(struct parity *parity, const tt_estimator *estimator, 
     struct tt_estimator_report report;
     const json_t *rows = json_object_get(want, "coefficients");
     const json_t *slopes = json_array_get(rows, 0), *intercepts = json_array_get(rows, 1);
-    const float slope = (float)item(slopes, 0);
+    const float slope = (float)golden_item(slopes, 0);
     tt_estimator_report(estimator, &report);
     result->coefficient = fmax(result->coefficient, fabs((double)parity->slope - (double)slope));
     result->free_run = fmax(result->free_run, fabs(report.slope - (double)slope));
     if (slope_before == slope) {
         result->refused++;
-        if (parity->slope != slope_before) fail("the slope moved where the released one did not");
+        if (parity->slope != slope_before)
+            golden_fail("the slope moved where the released one did not");
     }
     parity->slope = slope;
     for (int32_t k = 0; k < parity->positions; k++) {
-        const float b = (float)item(intercepts, (size_t)k);
+        const float b = (float)golden_item(intercepts, (size_t)k);
         result->coefficient =
             fmax(result->coefficient, fabs((double)parity->intercept[k] - (double)b));
         result->free_run = fmax(result->free_run, fabs(report.position[k].intercept - (double)b));
@@ -228,9 +147,9 @@ static void replay_steps(const json_t *root, struct parity *parity, tt_estimator
 {
     const json_t *steps = json_object_get(root, "steps"), *refits = json_object_get(root, "refits");
     const int32_t positions = parity->positions;
-    for (size_t t = 0; t < json_array_size(steps) && fault[0] == '\0'; t++) {
+    for (size_t t = 0; t < json_array_size(steps) && golden_sound(); t++) {
         const json_t *step = json_array_get(steps, t);
-        for (size_t r = 0; r < length(step, "idx"); r++)
+        for (size_t r = 0; r < golden_length(step, "idx"); r++)
             observe_row(parity, estimator, step, r, positions);
         /* the statistics just before the solve: close the step in a copy that never solves */
         struct parity before = *parity;
@@ -245,7 +164,7 @@ static void replay_steps(const json_t *root, struct parity *parity, tt_estimator
         const json_t *refit = json_array_get(refits, result->refits);
         if (parity->refits == result->refits) continue;
         if ((size_t)json_integer_value(json_object_get(refit, "after_step")) != t) {
-            fail("step %zu: a refit that the file does not have", t);
+            golden_fail("step %zu: a refit that the file does not have", t);
             return;
         }
         result->statistic =
@@ -269,7 +188,7 @@ static void replay_stream(const char *name, const json_t *root)
     char summary[160];
 
     if (tt_estimator_new(&estimator, &options) != TT_OK)
-        fail("K = %d is refused", positions);
+        golden_fail("K = %d is refused", positions);
     else {
         memset(magnitude, 0, sizeof(magnitude));
         parity_init(&parity, positions, PARITY_REFIT_INTERVAL_STEPS);
@@ -277,25 +196,25 @@ static void replay_stream(const char *name, const json_t *root)
         result.statistic = fmax(result.statistic, compare_statistics(&parity, last, positions));
     }
     tt_estimator_free(estimator);
-    if (result.refits != length(root, "refits") || result.refits == 0)
-        fail("%zu refits, not %zu", result.refits, length(root, "refits"));
+    if (result.refits != golden_length(root, "refits") || result.refits == 0)
+        golden_fail("%zu refits, not %zu", result.refits, golden_length(root, "refits"));
     if (!(result.coefficient <= tolerance.coefficient))
-        fail("a coefficient is %.2e off, more than %.1e", result.coefficient,
-             tolerance.coefficient);
+        golden_fail("a coefficient is %.2e off, more than %.1e", result.coefficient,
+                    tolerance.coefficient);
     if (!(result.statistic <= tolerance.statistic))
-        fail("a statistic is %.2e off, more than %.1e", result.statistic, tolerance.statistic);
+        golden_fail("a statistic is %.2e off, more than %.1e", result.statistic,
+                    tolerance.statistic);
     if (!(result.free_run <= tolerance.free_run))
-        fail("free run: a coefficient is %.2e off, more than %.1e", result.free_run,
-             tolerance.free_run);
+        golden_fail("free run: a coefficient is %.2e off, more than %.1e", result.free_run,
+                    tolerance.free_run);
     snprintf(
         summary, sizeof(summary),
         "%zu refits (%zu slopes refused), coefficients within %.1e (free %.1e), statistics %.1e",
         result.refits, result.refused, result.coefficient, result.free_run, result.statistic);
-    tap_line(name, summary);
+    golden_tap_line(name, summary);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * budget */
+/* --------------------------------------------------------------------------------------- budget */
 
 struct table {
     double *entry;
@@ -309,8 +228,8 @@ static struct table build_table(const json_t *curve, int32_t capture_limit, size
     struct table table = {calloc(entries, sizeof(double)), entries};
     if (point == NULL || table.entry == NULL || points == 0) abort();
     for (size_t i = 0; i < points; i++) {
-        point[i].size = (int32_t)item(json_array_get(curve, i), 0);
-        point[i].ms = item(json_array_get(curve, i), 1);
+        point[i].size = (int32_t)golden_item(json_array_get(curve, i), 0);
+        point[i].ms = golden_item(json_array_get(curve, i), 1);
     }
     parity_table_build(point, points, capture_limit, table.entry, entries);
     free(point);
@@ -319,10 +238,11 @@ static struct table build_table(const json_t *curve, int32_t capture_limit, size
 
 static void compare_table(const struct table *table, const json_t *want, const char *what)
 {
-    if (json_array_size(want) > table->count) fail("%s: wrong length", what);
+    if (json_array_size(want) > table->count) golden_fail("%s: wrong length", what);
     for (size_t i = 0; i < json_array_size(want); i++) {
-        if (!(fabs(table->entry[i] - item(want, i)) <= 1e-12))
-            fail("%s[%zu] is %.17g, not %.17g", what, i, table->entry[i], item(want, i));
+        if (!(fabs(table->entry[i] - golden_item(want, i)) <= 1e-12))
+            golden_fail("%s[%zu] is %.17g, not %.17g", what, i, table->entry[i],
+                        golden_item(want, i));
     }
 }
 
@@ -338,7 +258,7 @@ static void override_table(struct table *table, const char *how)
         else if (strcmp(how, "steep") == 0)
             table->entry[i] = first + 0.5 * (double)i;
         else
-            fail("unknown table override %s", how);
+            golden_fail("unknown table override %s", how);
     }
 }
 
@@ -351,26 +271,12 @@ static void allocate(const float *confidence, size_t rows, size_t positions, con
     for (size_t r = 0; r < rows; r++) {
         double *row = survival + r * positions;
         for (size_t k = 0; k < positions; k++) row[k] = (double)confidence[r * positions + k];
-        if (tt_survival(row, positions, row) != TT_OK) fail("a confidence is outside [0, 1]");
+        if (tt_survival(row, positions, row) != TT_OK)
+            golden_fail("a confidence is outside [0, 1]");
     }
     const int count = tt_allocate(survival, rows, positions, drafted, budget, admitted);
-    if (count != budget) fail("%d drafts admitted of a budget of %" PRId64, count, budget);
+    if (count != budget) golden_fail("%d drafts admitted of a budget of %" PRId64, count, budget);
     free(survival);
-}
-
-static void expect_ints(const json_t *object, const char *key, const int32_t *got, size_t count)
-{
-    if (length(object, key) != count) fail("%s has %zu entries", key, length(object, key));
-    for (size_t i = 0; i < count; i++) {
-        if (got[i] != item_int(object, key, i))
-            fail("%s[%zu] is %d, not %d", key, i, got[i], item_int(object, key, i));
-    }
-}
-
-static void expect_integer(const json_t *object, const char *key, int64_t got)
-{
-    const int64_t want = json_integer_value(json_object_get(object, key));
-    if (got != want) fail("%s is %" PRId64 ", not %" PRId64, key, got, want);
 }
 
 static void replay_budget_case(const json_t *one, const json_t *table_json)
@@ -379,23 +285,25 @@ static void replay_budget_case(const json_t *one, const json_t *table_json)
     static double scratch[MAX_ROWS * K_MAX];
     int32_t drafted[MAX_ROWS], non_draft[MAX_ROWS], tokens[MAX_ROWS], admitted[MAX_ROWS];
     int32_t starts[MAX_ROWS + 1] = {0}, logits[MAX_ROWS + 1] = {0};
-    const size_t rows = length(one, "slots");
+    const size_t rows = golden_length(one, "slots");
     const size_t positions = (size_t)json_integer_value(json_object_get(one, "K"));
     if (rows > MAX_ROWS || positions > K_MAX) abort();
     int64_t base = 0;
-    ints(one, "drafts", drafted, rows);
-    ints(one, "non_draft", non_draft, rows);
+    golden_ints(one, "drafts", drafted, rows);
+    golden_ints(one, "non_draft", non_draft, rows);
     for (size_t r = 0; r < rows; r++) {
-        floats(json_array_get(json_object_get(one, "stale"), r), stale + r * positions, positions);
-        floats(json_array_get(json_object_get(one, "live"), r), live + r * positions, positions);
+        golden_floats(json_array_get(json_object_get(one, "stale"), r), stale + r * positions,
+                      positions);
+        golden_floats(json_array_get(json_object_get(one, "live"), r), live + r * positions,
+                      positions);
         base += non_draft[r];
     }
     struct table draft = build_table(json_object_get(table_json, "draft_curve"), 0,
-                                     length(table_json, "draft_table"));
+                                     golden_length(table_json, "draft_table"));
     struct table verify =
         build_table(json_object_get(table_json, "verify_curve"),
                     (int32_t)json_integer_value(json_object_get(table_json, "capture_limit")),
-                    length(table_json, "verify_table"));
+                    golden_length(table_json, "verify_table"));
     override_table(&verify, json_string_value(json_object_get(one, "table_override")));
     const json_t *cap = json_object_get(one, "max_total_logits");
     const struct parity_budget_request request = {
@@ -411,18 +319,18 @@ static void replay_budget_case(const json_t *one, const json_t *table_json)
         .draft_entries = draft.count,
         .verify_entries = verify.count};
     const int64_t budget = parity_budget_choose(&request, scratch);
-    expect_integer(one, "budget", budget);
-    expect_integer(one, "num_tokens", base + budget);
+    golden_expect_integer(one, "budget", budget);
+    golden_expect_integer(one, "num_tokens", base + budget);
     parity_budget_split(drafted, non_draft, rows, budget, tokens);
-    expect_ints(one, "cpu_lens", tokens, rows);
+    golden_expect_ints(one, "cpu_lens", tokens, rows);
     allocate(live, rows, positions, drafted, budget, admitted);
-    expect_ints(one, "admitted", admitted, rows);
+    golden_expect_ints(one, "admitted", admitted, rows);
     for (size_t r = 0; r < rows; r++) {
         starts[r + 1] = starts[r] + non_draft[r] + admitted[r];
         logits[r + 1] = logits[r] + 1 + admitted[r];
     }
-    expect_ints(one, "query_start_loc", starts, rows + 1);
-    expect_ints(one, "cu_num_logits", logits, rows + 1);
+    golden_expect_ints(one, "query_start_loc", starts, rows + 1);
+    golden_expect_ints(one, "cu_num_logits", logits, rows + 1);
     free(draft.entry);
     free(verify.entry);
 }
@@ -446,29 +354,18 @@ static void replay_budget(const char *name, const json_t *root)
         free(draft.entry);
         free(verify.entry);
     }
-    for (size_t i = 0; i < json_array_size(cases) && fault[0] == '\0'; i++) {
+    for (size_t i = 0; i < json_array_size(cases) && golden_sound(); i++) {
         const json_t *one = json_array_get(cases, i);
         replay_budget_case(
             one, json_array_get(tables, (size_t)json_integer_value(json_object_get(one, "table"))));
     }
-    if (json_array_size(cases) == 0) fail("no cases");
+    if (json_array_size(cases) == 0) golden_fail("no cases");
     snprintf(summary, sizeof(summary), "%zu cost tables, %zu budgets and allocations",
              json_array_size(tables), json_array_size(cases));
-    tap_line(name, summary);
+    golden_tap_line(name, summary);
 }
 
-/* ------------------------------------------------------------------------------------------------
- * staleness */
-
-static void expect_floats(const float *got, const json_t *want, size_t count, double tolerance,
-                          const char *what, size_t step)
-{
-    for (size_t k = 0; k < count; k++) {
-        if (!(fabs((double)got[k] - (double)(float)item(want, k)) <= tolerance))
-            fail("step %zu: %s[%zu] is %.9g, not %.9g", step, what, k, (double)got[k],
-                 item(want, k));
-    }
-}
+/* ------------------------------------------------------------------------------------ staleness */
 
 static void replay_staleness(const char *name, const json_t *root)
 {
@@ -481,32 +378,32 @@ static void replay_staleness(const char *name, const json_t *root)
         abort();
     for (size_t t = 0; t < json_array_size(steps); t++) {
         const json_t *step = json_array_get(steps, t);
-        for (size_t i = 0; i < length(step, "added"); i++)
-            parity_confidences_add(&store, (size_t)item_int(step, "added", i));
-        for (size_t r = 0; r < length(step, "batch"); r++) {
-            const size_t slot = (size_t)item_int(step, "batch", r);
-            expect_floats(parity_confidences_for_budget(&store, slot),
-                          json_array_get(json_object_get(step, "budget_reads"), r), positions, 0.0,
-                          "budget reads", t);
-            expect_floats(parity_confidences_for_allocation(&store, slot),
-                          json_array_get(json_object_get(step, "allocation_reads"), r), positions,
-                          0.0, "allocation reads", t);
+        for (size_t i = 0; i < golden_length(step, "added"); i++)
+            parity_confidences_add(&store, (size_t)golden_int(step, "added", i));
+        for (size_t r = 0; r < golden_length(step, "batch"); r++) {
+            const size_t slot = (size_t)golden_int(step, "batch", r);
+            golden_expect_floats(parity_confidences_for_budget(&store, slot),
+                                 json_array_get(json_object_get(step, "budget_reads"), r),
+                                 positions, 0.0, "budget reads", t);
+            golden_expect_floats(parity_confidences_for_allocation(&store, slot),
+                                 json_array_get(json_object_get(step, "allocation_reads"), r),
+                                 positions, 0.0, "allocation reads", t);
         }
-        for (size_t r = 0; r < length(step, "batch"); r++) {
+        for (size_t r = 0; r < golden_length(step, "batch"); r++) {
             float published[K_MAX];
-            floats(json_array_get(json_object_get(step, "published"), r), published, positions);
-            parity_confidences_publish(&store, (size_t)item_int(step, "batch", r), published);
+            golden_floats(json_array_get(json_object_get(step, "published"), r), published,
+                          positions);
+            parity_confidences_publish(&store, (size_t)golden_int(step, "batch", r), published);
         }
         parity_confidences_end_step(&store);
     }
-    if (json_array_size(steps) == 0) fail("no steps");
+    if (json_array_size(steps) == 0) golden_fail("no steps");
     parity_confidences_free(&store);
     snprintf(summary, sizeof(summary), "%zu steps", json_array_size(steps));
-    tap_line(name, summary);
+    golden_tap_line(name, summary);
 }
 
-/* ----------------------------------------------------------------------------------------------
- * closed loop */
+/* ---------------------------------------------------------------------------------- closed loop */
 
 struct loop {
     size_t positions;
@@ -524,16 +421,16 @@ static void loop_plan(struct loop *loop, const json_t *step, size_t t, int32_t *
     static float stale[MAX_ROWS * K_MAX], live[MAX_ROWS * K_MAX];
     static double scratch[MAX_ROWS * K_MAX];
     int32_t drafted[MAX_ROWS];
-    const size_t rows = length(step, "idx"), width = loop->positions;
+    const size_t rows = golden_length(step, "idx"), width = loop->positions;
     int64_t base = 0;
-    ints(step, "drafts", drafted, rows);
+    golden_ints(step, "drafts", drafted, rows);
     for (size_t r = 0; r < rows; r++) {
-        const size_t slot = (size_t)item_int(step, "idx", r);
+        const size_t slot = (size_t)golden_int(step, "idx", r);
         memcpy(stale + r * width, parity_confidences_for_budget(&loop->store, slot),
                width * sizeof(float));
         memcpy(live + r * width, parity_confidences_for_allocation(&loop->store, slot),
                width * sizeof(float));
-        base += item_int(step, "non_draft", r);
+        base += golden_int(step, "non_draft", r);
     }
     const struct parity_budget_request request = {.confidence = stale,
                                                   .rows = rows,
@@ -548,51 +445,51 @@ static void loop_plan(struct loop *loop, const json_t *step, size_t t, int32_t *
                                                   .verify_entries = loop->verify.count};
     const int64_t budget = parity_budget_choose(&request, scratch);
     if (budget != json_integer_value(json_object_get(step, "budget")))
-        fail("step %zu: budget %" PRId64 ", not %" PRId64, t, budget,
-             (int64_t)json_integer_value(json_object_get(step, "budget")));
+        golden_fail("step %zu: budget %" PRId64 ", not %" PRId64, t, budget,
+                    (int64_t)json_integer_value(json_object_get(step, "budget")));
     allocate(live, rows, width, drafted, budget, admitted);
-    expect_ints(step, "admitted", admitted, rows);
+    golden_expect_ints(step, "admitted", admitted, rows);
 }
 
 static void loop_learn(struct loop *loop, const json_t *step, const json_t *refits, size_t t,
                        const int32_t *admitted)
 {
-    for (size_t r = 0; r < length(step, "idx"); r++) {
-        const size_t slot = (size_t)item_int(step, "idx", r);
+    for (size_t r = 0; r < golden_length(step, "idx"); r++) {
+        const size_t slot = (size_t)golden_int(step, "idx", r);
         const struct tt_observation observation = {.feature = loop->feature[slot],
                                                    .predicted = loop->predicted[slot],
                                                    .admitted = admitted[r],
-                                                   .accepted = item_int(step, "accepted", r)};
+                                                   .accepted = golden_int(step, "accepted", r)};
         if (tt_estimator_observe(loop->estimator, &observation) != TT_OK)
-            fail("step %zu: row %zu was refused", t, r);
+            golden_fail("step %zu: row %zu was refused", t, r);
     }
     if (!(tt_estimator_end_step(loop->estimator) & TT_STEP_REFIT)) return;
     struct tt_estimator_report report;
     tt_estimator_report(loop->estimator, &report);
     const json_t *want = json_object_get(json_array_get(refits, loop->refits++), "coefficients");
     loop->worst_refit =
-        fmax(loop->worst_refit, fabs(report.slope - item(json_array_get(want, 0), 0)));
+        fmax(loop->worst_refit, fabs(report.slope - golden_item(json_array_get(want, 0), 0)));
     for (size_t k = 0; k < loop->positions; k++)
         loop->worst_refit = fmax(loop->worst_refit, fabs(report.position[k].intercept -
-                                                         item(json_array_get(want, 1), k)));
+                                                         golden_item(json_array_get(want, 1), k)));
 }
 
 /* Score the new drafts and publish their confidences. */
 static void loop_draft(struct loop *loop, const json_t *step, size_t t)
 {
-    for (size_t r = 0; r < length(step, "idx"); r++) {
-        const size_t slot = (size_t)item_int(step, "idx", r);
+    for (size_t r = 0; r < golden_length(step, "idx"); r++) {
+        const size_t slot = (size_t)golden_int(step, "idx", r);
         const json_t *want = json_array_get(json_object_get(step, "new_confidence"), r);
-        floats(json_array_get(json_object_get(step, "new_features"), r), loop->feature[slot],
-               loop->positions);
+        golden_floats(json_array_get(json_object_get(step, "new_features"), r), loop->feature[slot],
+                      loop->positions);
         for (size_t k = 0; k < loop->positions; k++) {
             double probability = NAN;
             if (tt_estimator_predict(loop->estimator, (int32_t)k, &loop->feature[slot][k], 1,
                                      &probability) != TT_OK)
-                fail("step %zu: no prediction", t);
+                golden_fail("step %zu: no prediction", t);
             loop->predicted[slot][k] = (float)probability;
         }
-        expect_floats(loop->predicted[slot], want, loop->positions, 1e-6, "confidence", t);
+        golden_expect_floats(loop->predicted[slot], want, loop->positions, 1e-6, "confidence", t);
         parity_confidences_publish(&loop->store, slot, loop->predicted[slot]);
     }
     parity_confidences_end_step(&loop->store);
@@ -620,18 +517,18 @@ static void replay_loop(const char *name, const json_t *root)
                                (size_t)json_integer_value(json_object_get(meta, "max_tokens")) + 1);
     compare_table(&loop->draft, json_object_get(root, "draft_table"), "draft_table");
     compare_table(&loop->verify, json_object_get(root, "verify_table"), "verify_table");
-    for (size_t t = 0; t < json_array_size(steps) && fault[0] == '\0'; t++) {
+    for (size_t t = 0; t < json_array_size(steps) && golden_sound(); t++) {
         const json_t *step = json_array_get(steps, t);
         int32_t admitted[MAX_ROWS];
-        for (size_t i = 0; i < length(step, "added"); i++)
-            parity_confidences_add(&loop->store, (size_t)item_int(step, "added", i));
+        for (size_t i = 0; i < golden_length(step, "added"); i++)
+            parity_confidences_add(&loop->store, (size_t)golden_int(step, "added", i));
         loop_plan(loop, step, t, admitted);
         loop_learn(loop, step, refits, t, admitted);
         loop_draft(loop, step, t);
     }
     if (loop->refits == 0 || loop->refits != json_array_size(refits))
-        fail("%zu refits, not %zu", loop->refits, json_array_size(refits));
-    if (!(loop->worst_refit <= 1e-5)) fail("a coefficient is %.2e off", loop->worst_refit);
+        golden_fail("%zu refits, not %zu", loop->refits, json_array_size(refits));
+    if (!(loop->worst_refit <= 1e-5)) golden_fail("a coefficient is %.2e off", loop->worst_refit);
     snprintf(summary, sizeof(summary), "%zu steps exact, %zu refits within %.1e",
              json_array_size(steps), loop->refits, loop->worst_refit);
     tt_estimator_free(loop->estimator);
@@ -639,22 +536,21 @@ static void replay_loop(const char *name, const json_t *root)
     free(loop->draft.entry);
     free(loop->verify.entry);
     free(loop);
-    tap_line(name, summary);
+    golden_tap_line(name, summary);
 }
 
-/* -----------------------------------------------------------------------------------------------------
- * main */
+/* ----------------------------------------------------------------------------------------- main */
 
 static void replay(const char *directory, const char *file)
 {
     char path[PATH_MAX + NAME_MAX + 2], name[NAME_MAX + 1];
     snprintf(path, sizeof(path), "%s/%s", directory, file);
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(file, "."), file);
-    json_t *root = load_gzip(path);
+    json_t *root = golden_load(path);
     const json_t *first = json_array_get(json_object_get(root, "steps"), 0);
     if (root == NULL) {
-        fail("%s cannot be read (gzip -dc, then JSON)", path);
-        tap_line(name, "");
+        golden_fail("%s cannot be read (gzip -dc, then JSON)", path);
+        golden_tap_line(name, "");
     } else if (json_object_get(root, "tables") != NULL) {
         replay_budget(name, root);
     } else if (json_object_get(first, "published") != NULL) {
@@ -666,8 +562,8 @@ static void replay(const char *directory, const char *file)
     } else if (json_object_get(root, "logits") != NULL) {
         printf("# %s: checked with the row statistics\n", name);
     } else {
-        fail("%s is no set this program knows", path);
-        tap_line(name, "");
+        golden_fail("%s is no set this program knows", path);
+        golden_tap_line(name, "");
     }
     json_decref(root);
 }
@@ -702,6 +598,5 @@ int main(int argc, char **argv)
         free(entry[i]);
     }
     free(entry);
-    printf("1..%d\n", tap_count);
-    return tap_failed == 0 && tap_count > 0 ? 0 : 1;
+    return golden_tap_end();
 }

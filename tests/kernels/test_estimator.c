@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/online.h"
 #include "kernels/trimtab.h"
 
 static const struct tt_estimator_options online6 = {
@@ -88,8 +89,7 @@ static void learn(tt_estimator *estimator, int steps, int rows)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------
- * bad input */
+/* ------------------------------------------------------------------------------------ bad input */
 
 static void new_refuses_bad_options(void **state)
 {
@@ -195,8 +195,7 @@ static void predict_checks_its_arguments(void **state)
     tt_estimator_free(estimator);
 }
 
-/* ----------------------------------------------------------------------------------------------------
- * labels */
+/* --------------------------------------------------------------------------------------- labels */
 
 /* Positions 0 .. min(accepted, admitted - 1) carry labels, no others. */
 static void labels_are_the_reached_positions(void **state)
@@ -327,8 +326,7 @@ static void soft_labels_fit_and_hard_outcomes_are_shown(void **state)
     tt_estimator_free(hard);
 }
 
-/* -------------------------------------------------------------------------------------------------
- * behaviour */
+/* ------------------------------------------------------------------------------------ behaviour */
 
 static void refits_happen_at_each_kinds_interval(void **state)
 {
@@ -347,6 +345,38 @@ static void refits_happen_at_each_kinds_interval(void **state)
         assert_int_equal(report_of(estimator).refits, 300 / interval[i]);
         assert_int_equal(report_of(estimator).steps, 300);
         tt_estimator_free(estimator);
+    }
+}
+
+/* No label can make a sum non-finite (features are clamped); if one ever is, its window counts as
+ * empty. */
+static void a_non_finite_window_is_rejected(void **state)
+{
+    (void)state;
+    struct online broken, empty;
+    for (int which = 0; which < 4; which++) {
+        online_init(&broken, 3, 20, 0.55, -0.4);
+        for (int t = 0; t < 40; t++) {
+            online_add_label(&broken, t % 3, 1.0 + t % 2, t % 2, t % 2);
+            online_end_step(&broken);
+        }
+        empty = broken;
+        for (int t = 0; t < 19; t++) {
+            online_add_label(&broken, t % 3, 1.0, 1.0, 1.0);
+            assert_int_equal(online_end_step(&broken), 0);
+            assert_int_equal(online_end_step(&empty), 0);
+        }
+        if (which == 0) broken.speed[0].window_gradient.slope = NAN;
+        if (which == 1) broken.speed[1].window_curvature.cross[2] = INFINITY;
+        if (which == 2) broken.speed[0].window_scatter.corner[0] = -INFINITY;
+        if (which == 3) broken.window_feature_sum = NAN;
+        assert_int_equal(online_end_step(&broken), TT_STEP_REFIT | TT_STEP_REJECTED);
+        assert_int_equal(online_end_step(&empty), TT_STEP_REFIT);
+        assert_int_equal(broken.rejected, 1);
+        for (int s = 0; s < ONLINE_SPEEDS; s++)
+            assert_memory_equal(&broken.speed[s].fit, &empty.speed[s].fit,
+                                sizeof(empty.speed[s].fit));
+        assert_true(broken.centre == empty.centre);
     }
 }
 
@@ -473,8 +503,7 @@ static void unknown_is_nan_not_zero(void **state)
     tt_estimator_free(online);
 }
 
-/* -----------------------------------------------------------------------------------------------
- * save and load */
+/* -------------------------------------------------------------------------------- save and load */
 
 static void a_loaded_estimator_continues_bit_for_bit(void **state)
 {
@@ -545,6 +574,7 @@ int main(void)
         cmocka_unit_test(huge_features_are_clamped),
         cmocka_unit_test(soft_labels_fit_and_hard_outcomes_are_shown),
         cmocka_unit_test(refits_happen_at_each_kinds_interval),
+        cmocka_unit_test(a_non_finite_window_is_rejected),
         cmocka_unit_test(starvation_names_the_first_starved_position),
         cmocka_unit_test(prior_counts_once),
         cmocka_unit_test(calibration_scores_by_hand),
