@@ -4,6 +4,7 @@ controller_libplan_la_SOURCES = \
 	controller/acceptance.c controller/acceptance.h \
 	controller/cost.c controller/cost.h controller/cost_cells.h \
 	controller/cost_file.c \
+	controller/ngram.c controller/ngram.h \
 	controller/planner.c controller/planner.h controller/planner_internal.h \
 	controller/planner_regime.c \
 	controller/planner_value.c

@@ -21,14 +21,14 @@
                           */
 #define WARM_UP_LEAST_STEPS 20 /* one refit */
 #define WARM_UP_ROWS 240       /* requests' steps that are as good as 60 steps of a small batch */
-#define WARM_UP_COST 2.5       /* a warm-up step must not take longer than this many plain ones */
+#define WARM_UP_COST 1.8       /* a warm-up step must not take longer than this many plain ones */
 #define ENTER_STEPS 3
 #define LEAVE_STEPS 8
 #define PROBE_RATE 0.005 /* of steps, and of request-steps for exploration */
 #define PROBE_DEPTHS 3
 #define PROBE_WEIGHT                                                                               \
     8.0 /* a probe stands for several steps, or returning from off would take for ever */
-#define PROBE_BUDGET 0.005        /* of all time */
+#define PROBE_BUDGET 0.003        /* of all time */
 #define CREDIT_LIMIT_STEPS 4000.0 /* credit that may pile up, in steps' worth of PROBE_BUDGET */
 #define RULE_MEMORY 0.98          /* a step */
 #define CALIBRATION_MEMORY 0.995

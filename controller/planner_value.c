@@ -20,6 +20,12 @@
 
 #define FRACTIONS_TOTAL 8 /* with fewer requests than this, fractions of one are tried */
 
+/* What an accepted draft beyond the first is worth, in tokens. Text comes in easy stretches: what a
+ * deeper draft gains now, the first positions of the next steps lack (the tokens in between that
+ * come free with every step fall on the easy ones). Replayed traces: 0.8 to 0.95 all beat 1.0, most
+ * where time is nearly balanced, by up to 1.5 %. */
+#define DEEPER_WORTH 0.88
+
 /* An unknown cost is 0 here: planner_choose has made sure that the target's is known. */
 static double known_or_zero(double ms)
 {
@@ -154,30 +160,45 @@ static void fill_lift(struct planner *planner, const int *order, int count, int 
         planner->lift[i] = known ? 1 : acceptance_lift(acceptance, depth, (double)(i + 1) / points);
 }
 
+/* Drafts that the cap leaves from `depth` on, at most `ahead`. */
+static int length_ahead(const struct row *row, int depth, int ahead)
+{
+    int left = row->request.cap - depth;
+    return left < ahead ? left : ahead;
+}
+
+/* Acceptances to expect of one request that goes on from `depth` for up to `ahead` depths. */
+static double value_ahead(const struct planner *planner, const struct row *row, int depth,
+                          int ahead, bool known)
+{
+    const struct stratum *stratum = &planner->stratum[row->request.stratum];
+    int length = length_ahead(row, depth, ahead);
+    if (!known) return row->survival * chain_from(stratum, depth, length);
+    return row->survival * row->probability * (1 + chain_from(stratum, depth + 1, length - 1));
+}
+
 /* Best m for one number of depths ahead. */
 static void best_count(struct planner *planner, const int *order, int count, int depth, int ahead,
                        bool known, int parts, double forward_ms, double lambda,
                        struct candidate *best)
 {
     int tokens = planner->tokens, drafters = 0;
-    double value = 0, ms = 0, here_ms = planner_verify_ms(planner, tokens);
+    double value = 0, whole = 0, ms = 0, here_ms = planner_verify_ms(planner, tokens);
+    for (int m = 0; m < count; m++)
+        whole += value_ahead(planner, &planner->row[order[m]], depth, ahead, known);
     for (int m = 1; m <= count; m++) {
         const struct row *row = &planner->row[order[m - 1]];
-        const struct stratum *stratum = &planner->stratum[row->request.stratum];
-        int length = row->request.cap - depth < ahead ? row->request.cap - depth : ahead;
-        double more = known ? row->survival * row->probability *
-                                  (1 + chain_from(stratum, depth + 1, length - 1))
-                            : row->survival * chain_from(stratum, depth, length);
-        tokens += length;
+        double more = value_ahead(planner, row, depth, ahead, known);
+        tokens += length_ahead(row, depth, ahead);
         drafters += !row->request.free_draft;
         double ms_here = planner_verify_ms(planner, tokens) - here_ms;
         if (ahead > 1) ms_here += (ahead - 1) * planner_draft_ms(planner, drafters);
         for (int part = 1; part <= parts; part++) {
             double fraction = (double)part / parts;
-            double try_value =
-                (value + fraction * more) * planner->lift[(m - 1) * parts + part - 1];
+            double lift = planner->lift[(m - 1) * parts + part - 1];
+            double try_value = fmin((value + fraction * more) * lift, whole); /* see the head */
             double try_ms = forward_ms + ms + fraction * (ms_here - ms);
-            double score = try_value - lambda * try_ms;
+            double score = (depth > 0 ? DEEPER_WORTH : 1) * try_value - lambda * try_ms;
             if (score > best->score) *best = (struct candidate){score, try_value, try_ms, m, count};
         }
         value += more;
