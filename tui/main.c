@@ -1,0 +1,107 @@
+/* main.c - trimtab: the console and its verbs. Which screen or verb runs, and with which look, is
+ * decided here. */
+#include "config.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tui/keys.h"
+#include "tui/options.h"
+#include "tui/script.h"
+#include "tui/session.h"
+#include "tui/terminal.h"
+#include "tui/verbs.h"
+
+const struct verb verbs[] = {
+    {"status", verb_status, 0, 0, "", "a line a node, the exit status tells health"},
+    {"top", verb_top, 0, 0, "", "a line a second, until stopped"},
+    {"nodes", verb_nodes, 0, 0, "", "what the daemon watches"},
+    {"mode", verb_mode, 2, 2, "NODE adaptive|fixed|off|shadow",
+     "switch a node, wait until it is in force"},
+    {"set", verb_set, 1, -1, "NODE [KEY=VALUE...]", "show or change a node's settings"},
+    {"query", verb_query, 1, 1, "SQL", "read the store with one SELECT"},
+    {"export", verb_export, 0, 0, "--to FILE", "copy the store while the daemon writes"},
+    {"bench", verb_bench, 0, -1, "WHAT...", "measure (its own --help)"},
+    {"help", verb_help, 0, 0, "", "print this"},
+};
+const int verbs_count = sizeof verbs / sizeof verbs[0];
+
+int verb_help(const struct options *options)
+{
+    (void)options;
+    options_print_help(stdout);
+    return EXIT_HEALTHY;
+}
+
+static bool no_color_wanted(const struct options *options)
+{
+    const char *variable = getenv("NO_COLOR"); /* no-color.org: set and not empty */
+
+    return options->no_color || (!options->scheme_given && variable != NULL && variable[0] != '\0');
+}
+
+static int run_console(const struct options *options)
+{
+    struct terminal_options terminal = {
+        .ui = {.utc = options->utc,
+               .ascii = options->ascii || strcmp(nl_langinfo(CODESET), "UTF-8") != 0,
+               .read_only = options->read_only,
+               .interval_ms = options->interval_ms},
+        .scheme = no_color_wanted(options) ? SCHEME_MONO : options->scheme,
+        .mouse = options->mouse,
+        .node = options->node,
+        .client = session_client_options(options, 0),
+    };
+    const char *unfit;
+    char *cause = NULL;
+    int status;
+
+    if (options->script != NULL) {
+        status =
+            script_run(options->script, &terminal.ui, &cause) == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
+        if (status != EXIT_HEALTHY) session_say("%s", cause != NULL ? cause : "out of memory");
+        free(cause);
+        return status;
+    }
+    if (options->once || options->json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+        terminal.ui.printed = true;
+        return verb_once(options, &terminal.ui);
+    }
+    unfit = terminal_unfit();
+    if (unfit != NULL) {
+        session_say("%s; this is --once instead", unfit);
+        terminal.ui.printed = true;
+        return verb_once(options, &terminal.ui);
+    }
+    status = terminal_run(&terminal, &cause);
+    if (cause != NULL) session_say("%s", cause);
+    free(cause);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const struct verb *verb;
+    struct options options;
+    char *cause = NULL;
+
+    setlocale(LC_CTYPE, ""); /* and no more: numbers stay as JSON and SQL write them */
+    if (options_parse(argc, argv, &options, &verb, &cause) != 0) {
+        session_say("%s", cause != NULL ? cause : "out of memory");
+        free(cause);
+        return EXIT_USAGE;
+    }
+    if (options.help) return verb_help(&options);
+    if (options.version) {
+        puts("trimtab " PACKAGE_VERSION);
+        return EXIT_HEALTHY;
+    }
+    if (options.dump_keys) {
+        key_write_table(stdout);
+        return EXIT_HEALTHY;
+    }
+    return verb != NULL ? verb->run(&options) : run_console(&options);
+}

@@ -1,0 +1,382 @@
+/* model.c - see model.h. */
+#include "config.h"
+
+#include "tui/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "controller/cause.h"
+#include "tui/text.h"
+
+#define STALE_LEAST_MS 5000
+#define STALE_INTERVALS 3
+#define MARK_SAME_MS 2500 /* the same moment, told by two documents */
+
+struct model *model_new(void)
+{
+    struct model *model = calloc(1, sizeof *model);
+
+    if (model != NULL) snapshot_clear(&model->snapshot);
+    return model;
+}
+
+void model_free(struct model *model)
+{
+    if (model == NULL) return;
+    for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->series[i]);
+    free(model);
+}
+
+void model_watch(struct model *model, const char *node_id)
+{
+    for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->series[i]);
+    text_clean(model->node_id, sizeof model->node_id, node_id);
+    model->snapshot_known = model->requests_known = model->decisions_known = false;
+    model->requests_count = model->decisions_count = model->marks_count = 0;
+    model->restarted_time_ms = 0;
+    snapshot_clear(&model->snapshot);
+}
+
+const struct model_node *model_watched(const struct model *model)
+{
+    for (int i = 0; i < model->nodes_count; i++)
+        if (strcmp(model->node[i].id, model->node_id) == 0) return &model->node[i];
+    return NULL;
+}
+
+bool model_is_stale(const struct model *model, int64_t mono_ms, int64_t interval_ms)
+{
+    int64_t limit = STALE_INTERVALS * interval_ms;
+
+    if (limit < STALE_LEAST_MS) limit = STALE_LEAST_MS;
+    return model->snapshot_known && mono_ms - model->advanced_mono_ms > limit;
+}
+
+void model_series_label(int series, char *out, size_t size)
+{
+    static const char *const names[] = {[SERIES_SLOPE] = "slope",
+                                        [SERIES_THROUGHPUT] = "throughput_tps",
+                                        [SERIES_STEP] = "step_ms",
+                                        [SERIES_TOKENS_PER_STEP] = "tokens_per_step",
+                                        [SERIES_ACCEPTED] = "accepted_ratio"};
+
+    if (series < SERIES_INTERCEPT)
+        snprintf(out, size, "%s", names[series]);
+    else
+        snprintf(out, size, "intercept.%d", series - SERIES_INTERCEPT);
+}
+
+/* ---- reading JSON: what is absent or null is unknown, text is cleaned */
+
+static const char *string_at(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text != NULL ? text : "";
+}
+
+#define COPY(field, object, key) text_clean(field, sizeof(field), string_at(object, key))
+
+static double real_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static int64_t integer_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (json_is_integer(value)) return json_integer_value(value);
+    return json_is_real(value) && fabs(json_real_value(value)) < 9e15
+               ? (int64_t)json_real_value(value)
+               : -1;
+}
+
+static bool has_name(const json_t *array, const char *name)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(array, i, item) if (json_is_string(item) &&
+                                           strcmp(json_string_value(item), name) == 0) return true;
+    return false;
+}
+
+static int check_schema(const json_t *document, const char *schema, const char *array, char **cause)
+{
+    const char *found = string_at(document, "schema");
+
+    if (strcmp(found, schema) != 0) {
+        char clean[80];
+
+        cause_set(
+            cause,
+            "the daemon sent \"%s\" where this console reads \"%s\"; update the older of them",
+            text_clean(clean, sizeof clean, found), schema);
+        return -1;
+    }
+    if (array != NULL && !json_is_array(json_object_get(document, array))) {
+        cause_set(cause, "the daemon's %s document has no \"%s\" list", schema, array);
+        return -1;
+    }
+    return 0;
+}
+
+int model_take_nodes(struct model *model, const json_t *nodes, char **cause)
+{
+    const json_t *item, *health;
+    size_t i;
+
+    if (check_schema(nodes, "trimtab.nodes/1", "nodes", cause) != 0) return -1;
+    model->nodes_count = 0;
+    json_array_foreach(json_object_get(nodes, "nodes"), i, item)
+    {
+        struct model_node *node;
+
+        if (model->nodes_count == MODEL_NODES) break;
+        node = &model->node[model->nodes_count++];
+        memset(node, 0, sizeof *node);
+        health = json_object_get(item, "health");
+        COPY(node->id, item, "id");
+        COPY(node->kind, item, "kind");
+        COPY(node->model, item, "model");
+        COPY(node->mode, item, "mode");
+        COPY(node->unable, item, "unable");
+        COPY(node->state, health, "state");
+        COPY(node->reason, health, "reason");
+        node->tier = (int)integer_at(item, "tier");
+        node->can_set_mode = has_name(json_object_get(item, "capabilities"), "mode");
+    }
+    model->read_only = json_is_true(json_object_get(nodes, "read_only"));
+    model->nodes_known = true;
+    if (model->node_id[0] == '\0' && model->nodes_count > 0) model_watch(model, model->node[0].id);
+    return 0;
+}
+
+static void add_mark(struct model *model, enum mark_kind kind, int64_t time_ms, const char *text)
+{
+    struct model_mark *mark = NULL;
+
+    if (time_ms <= 0) return;
+    for (int i = 0; i < model->marks_count; i++) {
+        if (model->mark[i].kind == kind && llabs(model->mark[i].time_ms - time_ms) < MARK_SAME_MS)
+            return;
+        if (mark == NULL || model->mark[i].time_ms < mark->time_ms) mark = &model->mark[i];
+    }
+    if (model->marks_count < MODEL_MARKS)
+        mark = &model->mark[model->marks_count++];
+    else if (mark->time_ms > time_ms)
+        return; /* older than all that are kept */
+    *mark = (struct model_mark){.kind = kind, .time_ms = time_ms};
+    text_clean(mark->text, sizeof mark->text, text);
+}
+
+static void add_live_points(struct model *model)
+{
+    const struct snapshot *s = &model->snapshot;
+    const double value[SERIES_INTERCEPT] = {[SERIES_SLOPE] = s->estimator.slope,
+                                            [SERIES_THROUGHPUT] = s->throughput_tps,
+                                            [SERIES_STEP] = s->step_ms,
+                                            [SERIES_TOKENS_PER_STEP] = s->tokens_per_step,
+                                            [SERIES_ACCEPTED] = s->accepted_verified_ratio};
+
+    for (int i = 0; i < SERIES_INTERCEPT; i++)
+        if (isfinite(value[i])) series_add(&model->series[i], s->time_ms, value[i]);
+    for (int i = 0; i < s->estimator.positions_count; i++)
+        if (isfinite(s->estimator.position[i].intercept))
+            series_add(&model->series[SERIES_INTERCEPT + i], s->time_ms,
+                       s->estimator.position[i].intercept);
+}
+
+/* A node that came back counts from nothing: the charts get a hole there, not a spike. */
+static void note_restart(struct model *model, const struct snapshot *next)
+{
+    const struct snapshot *last = &model->snapshot;
+    bool younger =
+        isfinite(last->uptime_s) && isfinite(next->uptime_s) && next->uptime_s + 1 < last->uptime_s;
+    bool counts_fell = next->steps >= 0 && next->steps < last->steps;
+
+    if (!model->snapshot_known || !(younger || counts_fell)) return;
+    model->restarted_time_ms =
+        next->time_ms - (isfinite(next->uptime_s) ? (int64_t)(next->uptime_s * 1000) : 0);
+    add_mark(model, MARK_RESTART, model->restarted_time_ms, "restart");
+    for (int i = 0; i < SERIES_COUNT; i++)
+        if (model->series[i].count > 0) series_add(&model->series[i], last->time_ms + 1, NAN);
+}
+
+int model_take_snapshot(struct model *model, const json_t *snapshot, int64_t mono_ms, char **cause)
+{
+    struct snapshot next;
+    char text[48];
+
+    if (snapshot_from_json(snapshot, &next, cause) != 0) return -1;
+    if (strcmp(next.node.id, model->node_id) != 0) return 0;
+    note_restart(model, &next);
+    if (!model->snapshot_known || next.time_ms != model->snapshot.time_ms)
+        model->advanced_mono_ms = mono_ms;
+    model->snapshot = next;
+    model->snapshot_known = true;
+    add_live_points(model);
+    if (next.toggle.known) {
+        snprintf(text, sizeof text, "%s\xe2\x86\x92%s", next.toggle.before, next.toggle.after);
+        add_mark(model, MARK_TOGGLE, next.toggle.time_ms, text);
+    }
+    add_mark(model, MARK_DRIFT, next.estimator.last_drift_ms, "drift reset");
+    return 0;
+}
+
+static int take_one_series(struct series *series, const json_t *points, int64_t step_ms)
+{
+    size_t count = json_array_size(points);
+    struct series_point *point;
+    int used = 0;
+    bool ok;
+
+    if (count == 0) return 0;
+    point = calloc(count, sizeof *point);
+    if (point == NULL) return -1;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(points, i), *time = json_array_get(pair, 0),
+                     *value = json_array_get(pair, 1);
+
+        if (!json_is_number(time) || !json_is_number(value)) continue;
+        point[used] =
+            (struct series_point){(int64_t)json_number_value(time), json_number_value(value)};
+        if (used > 0 && point[used].time_ms <= point[used - 1].time_ms) continue;
+        used++;
+    }
+    ok = series_merge(series, point, used, step_ms);
+    free(point);
+    return ok ? 0 : -1;
+}
+
+int model_take_history(struct model *model, const json_t *history, char **cause)
+{
+    const json_t *all = json_object_get(history, "series");
+    int64_t step_ms = integer_at(history, "step_ms");
+
+    if (check_schema(history, "trimtab.history/1", NULL, cause) != 0) return -1;
+    for (int i = 0; i < SERIES_COUNT; i++) {
+        char label[24];
+
+        model_series_label(i, label, sizeof label);
+        if (take_one_series(&model->series[i], json_object_get(all, label),
+                            step_ms > 0 ? step_ms : 1000) != 0) {
+            cause_set(cause, "out of memory");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int model_take_requests(struct model *model, const json_t *requests, char **cause)
+{
+    const json_t *item;
+    size_t i;
+
+    if (check_schema(requests, "trimtab.requests/1", "requests", cause) != 0) return -1;
+    model->requests_count = 0;
+    json_array_foreach(json_object_get(requests, "requests"), i, item)
+    {
+        struct model_request *row;
+        const json_t *id = json_object_get(item, "id");
+
+        if (model->requests_count == MODEL_REQUESTS) break;
+        row = &model->request[model->requests_count++];
+        memset(row, 0, sizeof *row);
+        row->id =
+            json_is_string(id) ? strtoll(json_string_value(id), NULL, 10) : integer_at(item, "id");
+        COPY(row->phase, item, "phase");
+        COPY(row->drafter, item, "drafter");
+        COPY(row->rule, item, "rule");
+        row->age_s = real_at(item, "age_s");
+        row->prompt_tokens = integer_at(item, "prompt_tokens");
+        row->emitted = integer_at(item, "emitted");
+        row->tokens_per_step = real_at(item, "tokens_per_step");
+        row->temperature = real_at(item, "temperature");
+        row->seeded = json_is_true(json_object_get(item, "seeded"));
+    }
+    model->requests_known = true;
+    return 0;
+}
+
+/* {"gain":0.184,"n":600} as `gain 0.184 · n 600`. */
+static void write_numbers(char *out, size_t size, const json_t *numbers)
+{
+    const char *key;
+    json_t *value;
+    size_t used = 0;
+
+    out[0] = '\0';
+    json_object_foreach((json_t *)(uintptr_t)numbers, key, value)
+    {
+        char number[TEXT_NUMBER] = "", part[120], name[48];
+        const char *shown = number;
+
+        if (json_is_integer(value))
+            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        else if (json_is_real(value))
+            snprintf(number, sizeof number, "%.4g", json_real_value(value));
+        else if (json_is_string(value))
+            shown = json_string_value(value);
+        else if (json_is_boolean(value))
+            shown = json_is_true(value) ? "yes" : "no";
+        else
+            shown = TEXT_UNKNOWN;
+        snprintf(part, sizeof part, "%s%s %.60s", used > 0 ? " \xc2\xb7 " : "",
+                 text_clean(name, sizeof name, key), shown);
+        if (used + strlen(part) + 1 > size) break;
+        text_clean(out + used, size - used, part);
+        used = strlen(out);
+    }
+}
+
+static void mark_decision(struct model *model, const struct model_decision *row)
+{
+    char text[160];
+
+    if (strstr(row->what, "drift") != NULL) {
+        add_mark(model, MARK_DRIFT, row->time_ms, "drift reset");
+    } else if (strcmp(row->what, "mode") == 0 && row->after[0] != '\0') {
+        snprintf(text, sizeof text, "%s\xe2\x86\x92%s", row->before, row->after);
+        add_mark(model, MARK_TOGGLE, row->time_ms, text);
+    } else if (strcmp(row->what, "restart") == 0) {
+        add_mark(model, MARK_RESTART, row->time_ms, "restart");
+    }
+}
+
+int model_take_decisions(struct model *model, const json_t *decisions, char **cause)
+{
+    const json_t *item;
+    size_t i;
+
+    if (check_schema(decisions, "trimtab.decisions/1", "decisions", cause) != 0) return -1;
+    model->decisions_count = 0;
+    json_array_foreach(json_object_get(decisions, "decisions"), i, item)
+    {
+        struct model_decision *row;
+
+        if (model->decisions_count == MODEL_DECISIONS) break;
+        row = &model->decision[model->decisions_count++];
+        memset(row, 0, sizeof *row);
+        row->time_ms = integer_at(item, "time_ms");
+        row->is_event = strcmp(string_at(item, "kind"), "event") == 0;
+        COPY(row->severity, item, "severity");
+        COPY(row->what, item, "what");
+        COPY(row->before, item, "before");
+        COPY(row->after, item, "after");
+        COPY(row->who, item, "who");
+        COPY(row->origin, item, "origin");
+        COPY(row->text, item, "text");
+        write_numbers(row->numbers, sizeof row->numbers, json_object_get(item, "numbers"));
+        mark_decision(model, row);
+    }
+    model->decisions_known = true;
+    return 0;
+}

@@ -1,0 +1,99 @@
+/* model.h - what the console knows: the daemon's nodes, one node's snapshot and past, its decisions
+ * and requests.
+ *
+ * Owned and used by one thread (the screen's). Fed with parsed JSON of docs/api.md; a document that
+ * cannot be read changes nothing and says why. Unknown stays unknown (NaN, -1, empty), up to the
+ * screen. Times: `time_ms` are the daemon's clock (UTC ms), `mono_ms` are this program's monotonic
+ * clock, passed in.
+ */
+#ifndef TUI_MODEL_H
+#define TUI_MODEL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "controller/snapshot.h"
+#include "tui/series.h"
+
+#define MODEL_NODES 256
+#define MODEL_REQUESTS 512
+#define MODEL_DECISIONS 500
+#define MODEL_MARKS 32
+
+enum series_name {
+    SERIES_SLOPE,
+    SERIES_THROUGHPUT,
+    SERIES_STEP,
+    SERIES_TOKENS_PER_STEP,
+    SERIES_ACCEPTED,
+    SERIES_INTERCEPT, /* + position */
+    SERIES_COUNT = SERIES_INTERCEPT + SNAPSHOT_MAX_POSITIONS
+};
+
+struct model_node {
+    char id[SNAPSHOT_NAME], kind[16], model[SNAPSHOT_NAME], mode[16], state[16], reason[200];
+    char unable[200]; /* why a capability is missing */
+    int tier;         /* -1 = unknown */
+    bool can_set_mode;
+};
+
+struct model_request {
+    int64_t id, prompt_tokens, emitted;
+    char phase[16], drafter[16], rule[16];
+    double age_s, tokens_per_step, temperature;
+    bool seeded;
+};
+
+struct model_decision {
+    int64_t time_ms;
+    bool is_event;
+    char severity[12], what[32], before[64], after[64], who[64], origin[64], text[240];
+    char numbers[240]; /* "gain 0.184 · n 600" */
+};
+
+enum mark_kind { MARK_TOGGLE, MARK_DRIFT, MARK_RESTART };
+struct model_mark { /* a moment to show in charts */
+    enum mark_kind kind;
+    int64_t time_ms;
+    char text[48];
+};
+
+struct model {
+    char node_id[SNAPSHOT_NAME]; /* the node that is watched; empty before the first list */
+    bool nodes_known, read_only; /* read_only: the daemon's word about our right */
+    int nodes_count;
+    struct model_node node[MODEL_NODES];
+    bool snapshot_known;
+    struct snapshot snapshot;  /* the last one */
+    int64_t advanced_mono_ms;  /* when its time last moved on */
+    int64_t restarted_time_ms; /* the node's last restart that was seen; 0 = none */
+    struct series series[SERIES_COUNT];
+    bool requests_known, decisions_known;
+    int requests_count, decisions_count, marks_count;
+    struct model_request request[MODEL_REQUESTS];
+    struct model_decision decision[MODEL_DECISIONS]; /* newest first */
+    struct model_mark mark[MODEL_MARKS];
+};
+
+struct model *model_new(void); /* NULL when out of memory */
+void model_free(struct model *model);
+/* Watch another node: its figures are unknown until they come. */
+void model_watch(struct model *model, const char *node_id);
+
+/* Each returns 0, or -1 with *cause (malloc'd); documents of another node than the watched one are
+ * ignored. */
+int model_take_nodes(struct model *model, const json_t *nodes, char **cause);
+int model_take_snapshot(struct model *model, const json_t *snapshot, int64_t mono_ms, char **cause);
+int model_take_history(struct model *model, const json_t *history, char **cause);
+int model_take_requests(struct model *model, const json_t *requests, char **cause);
+int model_take_decisions(struct model *model, const json_t *decisions, char **cause);
+
+/* The row of the watched node, or NULL. */
+const struct model_node *model_watched(const struct model *model);
+/* Nothing new for longer than max(3 intervals, 5 s)? (console, rule 3) */
+bool model_is_stale(const struct model *model, int64_t mono_ms, int64_t interval_ms);
+/* Names for the history API: `slope`, `intercept.3`, … */
+void model_series_label(int series, char *out, size_t size);
+
+#endif

@@ -1,0 +1,424 @@
+/* ui.c - see ui.h: time, data, keys and the questions a key asks. Drawing is in ui_draw.c and
+ * view_*.c. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/text.h"
+#include "tui/ui_state.h"
+
+#define MESSAGE_MS 8000
+#define INTERVAL_LEAST_MS 250
+#define INTERVAL_MOST_MS 60000
+#define MINUTE_MS 60000
+
+struct ui *ui_new(const struct ui_options *options)
+{
+    struct ui *ui = calloc(1, sizeof *ui);
+
+    if (ui == NULL) return NULL;
+    ui->options = *options;
+    ui->window_ms = 15 * MINUTE_MS;
+    ui->model = model_new();
+    if (ui->model == NULL) {
+        free(ui);
+        return NULL;
+    }
+    snapshot_clear(&ui->shown);
+    return ui;
+}
+
+void ui_free(struct ui *ui)
+{
+    if (ui == NULL) return;
+    model_free(ui->model);
+    free(ui);
+}
+
+struct model *ui_model(struct ui *ui)
+{
+    return ui->model;
+}
+
+const char *ui_node(const struct ui *ui)
+{
+    return ui->model->node_id;
+}
+
+enum view ui_view(const struct ui *ui)
+{
+    return ui->view == VIEW_HELP ? ui->back : ui->view;
+}
+
+int64_t ui_interval_ms(const struct ui *ui)
+{
+    return ui->options.interval_ms;
+}
+
+int64_t ui_window_ms(const struct ui *ui)
+{
+    return ui->window_ms;
+}
+
+bool ui_is_stale(const struct ui *ui)
+{
+    return model_is_stale(ui->model, ui->mono_ms, ui->options.interval_ms);
+}
+
+bool ui_is_read_only(const struct ui *ui)
+{
+    return ui->options.read_only || ui->model->read_only;
+}
+
+int64_t ui_chart_end_ms(const struct ui *ui)
+{
+    int64_t end_ms = ui->shown.time_ms + 1;
+
+    if (!ui->paused && ui_is_stale(ui)) end_ms += ui->mono_ms - ui->model->advanced_mono_ms;
+    return end_ms;
+}
+
+static void say(struct ui *ui, enum element element, bool until_key, const char *text)
+{
+    text_clean(ui->message, sizeof ui->message, text);
+    ui->message_element = element;
+    ui->message_until_ms = until_key ? 0 : ui->mono_ms + MESSAGE_MS;
+}
+
+bool ui_set_time(struct ui *ui, int64_t mono_ms, int64_t wall_ms)
+{
+    ui->mono_ms = mono_ms;
+    ui->wall_ms = wall_ms;
+    if (ui->message[0] != '\0' && ui->message_until_ms > 0 && mono_ms >= ui->message_until_ms) {
+        ui->message[0] = '\0';
+        return true;
+    }
+    return ui->pending || ui_is_stale(ui) || ui->trouble[0] != '\0';
+}
+
+void ui_set_trouble(struct ui *ui, const char *text)
+{
+    text_clean(ui->trouble, sizeof ui->trouble, text != NULL ? text : "");
+}
+
+/* ---- acting on a node: question, command, read-back */
+
+/* How a mode reads in a sentence; fixed names its K. */
+static const char *describe_mode(const struct ui *ui, enum mode mode, char *out, size_t size)
+{
+    if (mode == MODE_FIXED && ui->shown.fixed_draft >= 0)
+        snprintf(out, size, "fixed K=%d", ui->shown.fixed_draft);
+    else
+        snprintf(out, size, "%s", mode_name(mode));
+    return out;
+}
+
+/* The news from the node: is what was asked for in force? */
+static void read_back(struct ui *ui)
+{
+    const struct snapshot *s = &ui->model->snapshot;
+    char text[200], mode[40];
+
+    if (!ui->pending || ui->pending_generation < 0 || s->generation < ui->pending_generation ||
+        s->switching)
+        return;
+    ui->pending = false;
+    describe_mode(ui, s->mode, mode, sizeof mode);
+    if (s->mode == ui->command.mode) {
+        snprintf(text, sizeof text, "%s: %s is in force (generation %lld)", s->node.id, mode,
+                 (long long)s->generation);
+        say(ui, ELEMENT_GOOD, false, text);
+    } else {
+        snprintf(text, sizeof text, "%s: asked for %s, but somebody else set %s since", s->node.id,
+                 mode_name(ui->command.mode), mode);
+        say(ui, ELEMENT_WARN, true, text);
+    }
+}
+
+bool ui_data_arrived(struct ui *ui)
+{
+    if (!ui->paused) ui->shown = ui->model->snapshot;
+    read_back(ui);
+    return !ui->paused;
+}
+
+static void ask_toggle(struct ui *ui)
+{
+    const struct model_node *node = model_watched(ui->model);
+    const struct snapshot *s = &ui->model->snapshot;
+    char text[400];
+
+    if (ui->options.read_only) {
+        say(ui, ELEMENT_WARN, true, "not possible: this console was started with --read-only");
+    } else if (!ui->model->snapshot_known) {
+        say(ui, ELEMENT_WARN, true, "not possible yet: nothing is known about a node");
+    } else if (ui->model->read_only) {
+        say(ui, ELEMENT_WARN, true,
+            "read-only: be the socket's owner, or give the write token with --token-file FILE");
+    } else if (strstr(s->node.capabilities, "mode") == NULL ||
+               (node != NULL && !node->can_set_mode)) {
+        snprintf(text, sizeof text, "%s cannot be switched: %s", s->node.id,
+                 node != NULL && node->unable[0] != '\0' ? node->unable
+                                                         : "the node does not offer it");
+        say(ui, ELEMENT_WARN, true, text);
+    } else if (ui_is_stale(ui)) {
+        say(ui, ELEMENT_WARN, true,
+            "not possible: the figures are stale, the daemon does not answer");
+    } else if (ui->pending) {
+        say(ui, ELEMENT_WARN, true, "the last change is still pending; wait for the node");
+    } else {
+        ui->prompt = PROMPT_TOGGLE;
+        ui->target = s->mode == MODE_ADAPTIVE ? MODE_FIXED : MODE_ADAPTIVE;
+        ui->target_generation = s->generation;
+    }
+}
+
+static unsigned confirm(struct ui *ui)
+{
+    ui->prompt = PROMPT_NONE;
+    ui->command.mode = ui->target;
+    ui->command.expect_generation = ui->target_generation;
+    snprintf(ui->command.node, sizeof ui->command.node, "%s", ui->model->node_id);
+    ui->command_waiting = ui->pending = true;
+    ui->pending_since_ms = ui->mono_ms;
+    ui->pending_generation = -1;
+    return UI_DRAW | UI_COMMAND;
+}
+
+bool ui_take_command(struct ui *ui, struct ui_command *out)
+{
+    if (!ui->command_waiting) return false;
+    ui->command_waiting = false;
+    *out = ui->command;
+    return true;
+}
+
+void ui_take_answer(struct ui *ui, enum answer answer, int64_t generation, const char *text)
+{
+    char message[320];
+
+    if (!ui->pending) return;
+    if (answer == ANSWER_OK) {
+        ui->pending_generation = generation;
+        read_back(ui);
+        return;
+    }
+    ui->pending = false;
+    switch (answer) {
+    case ANSWER_CONFLICT:
+        snprintf(
+            message, sizeof message,
+            "%s was changed by somebody else meanwhile (generation %lld); look, then press a again",
+            ui->command.node, (long long)generation);
+        break;
+    case ANSWER_UNREACHABLE:
+        snprintf(message, sizeof message,
+                 "%s: no answer, the change may or may not have happened: %s", ui->command.node,
+                 text);
+        break;
+    default:
+        snprintf(message, sizeof message, "%s: refused: %s", ui->command.node, text);
+    }
+    say(ui, ELEMENT_BAD, true, message);
+}
+
+/* ---- keys */
+
+static void go_to(struct ui *ui, enum view view)
+{
+    if (view == VIEW_HELP) {
+        if (ui->view != VIEW_HELP) ui->back = ui->view;
+        ui->help_top = 0;
+    }
+    ui->view = view;
+}
+
+static void step_view(struct ui *ui, int by)
+{
+    int views = VIEW_HELP; /* help is not in the round */
+
+    go_to(ui, (enum view)((ui->view == VIEW_HELP ? 0 : (int)ui->view + by + views) % views));
+}
+
+static void move(struct ui *ui, int by, bool to_end)
+{
+    struct ui_list *list = &ui->list[ui->view];
+    int *row = ui->view == VIEW_HELP       ? &ui->help_top
+               : ui->view == VIEW_OVERVIEW ? &ui->positions_top
+                                           : &list->selected;
+
+    *row = to_end ? (by < 0 ? 0 : 1 << 20) : *row + by; /* the view bounds it when it draws */
+    if (*row < 0) *row = 0;
+    list->identity = -1; /* the row decides now, the view notes the identity */
+}
+
+static void change_interval(struct ui *ui, bool slower)
+{
+    int64_t *interval = &ui->options.interval_ms;
+    char text[80], number[TEXT_NUMBER];
+
+    *interval = slower ? *interval * 2 : *interval / 2;
+    if (*interval < INTERVAL_LEAST_MS) *interval = INTERVAL_LEAST_MS;
+    if (*interval > INTERVAL_MOST_MS) *interval = INTERVAL_MOST_MS;
+    snprintf(text, sizeof text, "sampling every %s s",
+             text_significant(number, (double)*interval / 1000));
+    say(ui, ELEMENT_GOOD, false, text);
+}
+
+static void change_window(struct ui *ui)
+{
+    ui->window_ms = ui->window_ms == 15 * MINUTE_MS   ? 60 * MINUTE_MS
+                    : ui->window_ms == 60 * MINUTE_MS ? 5 * MINUTE_MS
+                                                      : 15 * MINUTE_MS;
+}
+
+static unsigned watch(struct ui *ui, const char *node_id)
+{
+    if (strcmp(node_id, ui->model->node_id) == 0) return UI_DRAW;
+    model_watch(ui->model, node_id);
+    snapshot_clear(&ui->shown);
+    ui->paused = ui->pending = false;
+    ui->positions_top = 0;
+    return UI_DRAW | UI_REFRESH;
+}
+
+static unsigned next_node(struct ui *ui)
+{
+    struct model *model = ui->model;
+
+    if (model->nodes_count < 2) {
+        say(ui, ELEMENT_NOTE, false, "the daemon has no other node");
+        return UI_DRAW;
+    }
+    for (int i = 0; i < model->nodes_count; i++)
+        if (strcmp(model->node[i].id, model->node_id) == 0)
+            return watch(ui, model->node[(i + 1) % model->nodes_count].id);
+    return watch(ui, model->node[0].id);
+}
+
+static unsigned back(struct ui *ui)
+{
+    struct ui_list *list = &ui->list[ui->view];
+
+    if (ui->view == VIEW_HELP) {
+        ui->view = ui->back;
+    } else if (list->filter[0] != '\0') {
+        list->filter[0] = '\0';
+    } else {
+        go_to(ui, VIEW_OVERVIEW);
+    }
+    return UI_DRAW;
+}
+
+static unsigned act(struct ui *ui, enum action action)
+{
+    const int page = 10;
+
+    switch (action) {
+    case ACTION_NONE:
+        return 0;
+    case ACTION_QUIT:
+        return UI_QUIT;
+    case ACTION_HELP:
+        if (ui->view == VIEW_HELP) return back(ui);
+        go_to(ui, VIEW_HELP);
+        return UI_DRAW;
+    case ACTION_TOGGLE:
+        ask_toggle(ui);
+        return UI_DRAW;
+    case ACTION_VIEW_OVERVIEW:
+    case ACTION_VIEW_POSITIONS:
+    case ACTION_VIEW_REQUESTS:
+    case ACTION_VIEW_DECISIONS:
+    case ACTION_VIEW_FLEET:
+        go_to(ui, (enum view)(action - ACTION_VIEW_OVERVIEW));
+        return UI_DRAW | UI_REFRESH;
+    case ACTION_NEXT_VIEW:
+    case ACTION_PREVIOUS_VIEW:
+        step_view(ui, action == ACTION_NEXT_VIEW ? 1 : -1);
+        return UI_DRAW | UI_REFRESH;
+    case ACTION_UP:
+    case ACTION_DOWN:
+        move(ui, action == ACTION_DOWN ? 1 : -1, false);
+        return UI_DRAW;
+    case ACTION_PAGE_UP:
+    case ACTION_PAGE_DOWN:
+        move(ui, action == ACTION_PAGE_DOWN ? page : -page, false);
+        return UI_DRAW;
+    case ACTION_FIRST:
+    case ACTION_LAST:
+        move(ui, action == ACTION_LAST ? 1 : -1, true);
+        return UI_DRAW;
+    case ACTION_OPEN:
+        for (int i = 0; i < ui->model->nodes_count; i++) {
+            if (ui->list[VIEW_FLEET].identity != i) continue;
+            go_to(ui, VIEW_OVERVIEW);
+            return watch(ui, ui->model->node[i].id);
+        }
+        return 0;
+    case ACTION_SORT:
+        ui->list[ui->view].sort++;
+        return UI_DRAW;
+    case ACTION_FILTER:
+        ui->prompt = PROMPT_FILTER;
+        return UI_DRAW;
+    case ACTION_PAUSE:
+        ui->paused = !ui->paused;
+        if (!ui->paused) ui->shown = ui->model->snapshot;
+        return UI_DRAW;
+    case ACTION_SLOWER:
+    case ACTION_FASTER:
+        change_interval(ui, action == ACTION_SLOWER);
+        return UI_DRAW;
+    case ACTION_WINDOW:
+        change_window(ui);
+        return UI_DRAW | UI_REFRESH;
+    case ACTION_NODE:
+        return next_node(ui);
+    case ACTION_REFRESH:
+        return UI_DRAW | UI_REFRESH;
+    case ACTION_REDRAW:
+        return UI_DRAW | UI_REPAINT;
+    case ACTION_BACK:
+        return back(ui);
+    }
+    return 0;
+}
+
+static unsigned edit_filter(struct ui *ui, uint32_t key)
+{
+    char *filter = ui->list[ui->view].filter, bytes[5];
+    size_t length = strlen(filter);
+
+    if (key == KEY_CODE_ENTER) {
+        ui->prompt = PROMPT_NONE;
+    } else if (key == KEY_CODE_ESCAPE) {
+        filter[0] = '\0';
+        ui->prompt = PROMPT_NONE;
+    } else if (key == KEY_CODE_BACKSPACE) {
+        while (length > 0 && ((unsigned char)filter[length - 1] & 0xc0) == 0x80) length--;
+        if (length > 0) filter[length - 1] = '\0';
+    } else if (key < KEY_CODE_UP && text_char_width(key) > 0 &&
+               length + text_encode(key, bytes) < UI_FILTER) {
+        strcat(filter, bytes);
+    }
+    return UI_DRAW;
+}
+
+unsigned ui_key(struct ui *ui, uint32_t key)
+{
+    if (ui->prompt == PROMPT_FILTER) return edit_filter(ui, key);
+    if (ui->prompt == PROMPT_TOGGLE) {
+        if (key == KEY_CODE_ENTER) return confirm(ui);
+        if (key == 'q' || key == KEY_CODE_F10) return UI_QUIT;
+        if (key == KEY_CODE_ESCAPE || key == 'n' || key == KEY_CONTROL('C')) {
+            ui->prompt = PROMPT_NONE;
+            say(ui, ELEMENT_NOTE, false, "nothing was changed");
+        }
+        return UI_DRAW; /* any other key leaves the question standing */
+    }
+    ui->message[0] = '\0';
+    return act(ui, key_action(key, ui->view)) | UI_DRAW;
+}

@@ -1,0 +1,420 @@
+/* ui_draw.c - what the views have in common: header, health line, footer, titles, charts, lists.
+ * See ui_state.h. */
+#include "config.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/chart.h"
+#include "tui/text.h"
+#include "tui/ui_state.h"
+
+#define ARROW "\xe2\x86\x92"   /* → */
+#define DOT "\xc2\xb7"         /* · */
+#define RULE 0x2500            /* ─ */
+#define MARK_CHARACTER 0x25bc  /* ▼ */
+#define RESTART_SHOWN_MS 60000 /* how long the header says that a node restarted */
+
+void ui_draw(struct ui *ui, struct screen *screen)
+{
+    static void (*const draw[VIEW_COUNT])(struct ui *, struct screen *) = {
+        [VIEW_OVERVIEW] = view_draw_overview, [VIEW_POSITIONS] = view_draw_positions,
+        [VIEW_REQUESTS] = view_draw_requests, [VIEW_DECISIONS] = view_draw_decisions,
+        [VIEW_FLEET] = view_draw_fleet,       [VIEW_HELP] = view_draw_help,
+    };
+
+    screen_erase(screen);
+    if (screen_rows(screen) < LAYOUT_MIN_ROWS || screen_cols(screen) < LAYOUT_MIN_COLS) {
+        screen_printf(screen, 0, 0, ELEMENT_WARN, "trimtab needs %dx%d, this is %dx%d",
+                      LAYOUT_MIN_COLS, LAYOUT_MIN_ROWS, screen_cols(screen), screen_rows(screen));
+        return;
+    }
+    draw[ui->view](ui, screen);
+    screen_clip(screen, NULL);
+}
+
+/* ---- header */
+
+/* Badges stand at the right end; returns the column where they begin. */
+static int draw_badges(const struct ui *ui, struct screen *screen, int row, int end)
+{
+    char text[64], age[TEXT_NUMBER];
+    int col = end - 1;
+
+    if (!ui->model->snapshot_known) {
+        col = screen_put_right(screen, row, col, ELEMENT_STALE,
+                               ui->trouble[0] != '\0' ? "[NO DATA]" : "[CONNECTING]");
+    } else if (ui_is_stale(ui)) {
+        text_age(age, (double)(ui->mono_ms - ui->model->advanced_mono_ms) / 1000);
+        snprintf(text, sizeof text, "[STALE %s]", age);
+        col = screen_put_right(screen, row, col, ELEMENT_STALE, text);
+    } else if (ui->paused) {
+        col = screen_put_right(screen, row, col, ELEMENT_NOTE, "[PAUSED]");
+    } else {
+        col = screen_put_right(screen, row, col, ELEMENT_LIVE, "[LIVE]");
+    }
+    if (ui_is_read_only(ui))
+        col = screen_put_right(screen, row, col - 1, ELEMENT_NOTE, "[READ-ONLY]");
+    if (strcmp(ui->shown.node.kind, "replay") == 0)
+        col = screen_put_right(screen, row, col - 1, ELEMENT_NOTE, "[REPLAY]");
+    if (ui->model->restarted_time_ms > 0 &&
+        ui->shown.time_ms - ui->model->restarted_time_ms < RESTART_SHOWN_MS)
+        col = screen_put_right(screen, row, col - 1, ELEMENT_WARN, "[RESTARTED]");
+    return col;
+}
+
+void view_draw_header(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    const struct snapshot *s = &ui->shown;
+    bool known = ui->model->snapshot_known;
+    char text[400], name[200], clock[TEXT_NUMBER], zone[TEXT_NUMBER], up[TEXT_NUMBER];
+    int col, used;
+
+    screen_clip(screen, area);
+    col = draw_badges(ui, screen, area->row, area->cols);
+    text_clock(clock, ui->wall_ms, ui->options.utc);
+    text_zone(zone, ui->wall_ms, ui->options.utc);
+    if (area->cols < 100 && strcmp(zone, "UTC") == 0)
+        snprintf(text, sizeof text, "%sZ", clock); /* ISO 8601's short form */
+    else
+        snprintf(text, sizeof text, "%s %s", clock, zone);
+    col = screen_put_right(screen, area->row, col - 2, ELEMENT_HEADER, text);
+    text_uptime(up, s->uptime_s);
+    col = screen_put_right(screen, area->row, col - 2, ELEMENT_HEADER, up);
+    col = screen_put_right(screen, area->row, col - 1, ELEMENT_FAINT, "up");
+    used = 1 + screen_put(screen, area->row, 1, -1, ELEMENT_BRAND, "trimtab");
+    if (!known)
+        snprintf(text, sizeof text, "%s",
+                 ui->model->node_id[0] != '\0' ? ui->model->node_id : TEXT_UNKNOWN);
+    else if (s->node.draft[0] != '\0')
+        snprintf(text, sizeof text, "%s " DOT " %s " DOT " %s + %s", s->node.id, s->node.kind,
+                 s->node.model, s->node.draft);
+    else
+        snprintf(text, sizeof text, "%s " DOT " %s " DOT " %s", s->node.id, s->node.kind,
+                 s->node.model);
+    if (known && text_width(text) > col - used - 4) /* the draft model goes first */
+        snprintf(text, sizeof text, "%s " DOT " %s " DOT " %s", s->node.id, s->node.kind,
+                 s->node.model);
+    screen_put(screen, area->row, used + 2, -1, ELEMENT_HEADER,
+               text_shorten(name, sizeof name, text, col - used - 4));
+}
+
+/* ---- one line of labelled figures */
+
+int ui_draw_labels(struct screen *screen, int row, int col, int cols, const struct ui_label *label,
+                   int count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct ui_label *part = &label[i];
+        int wanted = text_width(part->label) + text_width(part->value) + text_width(part->unit) +
+                     (part->label[0] != '\0') + (part->unit[0] != '\0');
+
+        if (part->value[0] == '\0' || col + wanted > cols)
+            continue; /* a later, shorter one may fit */
+        if (part->label[0] != '\0')
+            col += screen_put(screen, row, col, -1, ELEMENT_LABEL, part->label) + 1;
+        col += screen_put(screen, row, col, -1, part->element, part->value);
+        if (part->unit[0] != '\0')
+            col += 1 + screen_put(screen, row, col + 1, -1, ELEMENT_FAINT, part->unit);
+        col += 2;
+    }
+    return col;
+}
+
+/* ---- health */
+
+static void draw_trouble(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    char shown[300];
+
+    screen_put(screen, area->row, 1, -1, ELEMENT_BAD,
+               text_shorten(shown, sizeof shown, ui->trouble, area->cols - 2));
+}
+
+void view_draw_health(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    const struct snapshot *s = &ui->shown;
+    bool ok = strcmp(s->health.state, "ok") == 0;
+    char store[220], ece[TEXT_NUMBER], auc[TEXT_NUMBER], failed[TEXT_NUMBER], drifts[TEXT_NUMBER],
+        last[40] = "", clock[TEXT_NUMBER], health[220], shown[300];
+    struct ui_label label[8];
+    int count = 0, room = area->cols - 2;
+
+    screen_clip(screen, area);
+    if (ui->trouble[0] != '\0') {
+        draw_trouble(ui, screen, area);
+        return;
+    }
+    if (!ui->model->snapshot_known) {
+        screen_put(screen, area->row, 1, -1, ELEMENT_FAINT, "waiting for the first figures");
+        return;
+    }
+    snprintf(health, sizeof health, "%s%s%s",
+             s->health.state[0] != '\0' ? s->health.state : TEXT_UNKNOWN,
+             s->health.reason[0] != '\0' ? ": " : "", s->health.reason);
+    if (s->store.ok)
+        snprintf(store, sizeof store, "ok");
+    else
+        snprintf(store, sizeof store, "not writing since %s%s%s",
+                 text_clock(clock, s->store.since_ms, ui->options.utc),
+                 s->store.reason[0] != '\0' ? ": " : "", s->store.reason);
+    if (!s->store.ok) /* the worse news may take the line, both keep their first words */
+        room = ok ? area->cols - 11 : (area->cols - 20) / 2;
+    label[count++] =
+        (struct ui_label){"health", text_shorten(shown, sizeof shown, health, room), "",
+                          ok                                       ? ELEMENT_GOOD
+                          : strcmp(s->health.state, "failed") == 0 ? ELEMENT_BAD
+                                                                   : ELEMENT_WARN};
+    if (!ok && s->store.ok && text_width(shown) > area->cols - 20) {
+        ui_draw_labels(screen, area->row, 1, area->cols, label, count);
+        return;
+    }
+    if (!s->store.ok) {
+        int col = ui_draw_labels(screen, area->row, 1, area->cols, label, count);
+        char part[300];
+
+        label[0] = (struct ui_label){
+            "store", text_shorten(part, sizeof part, store, area->cols - col - 7), "", ELEMENT_BAD};
+        ui_draw_labels(screen, area->row, col, area->cols, label, 1);
+        return;
+    }
+    if (s->estimator.last_drift_ms > 0)
+        snprintf(last, sizeof last, "last %s",
+                 text_clock(clock, s->estimator.last_drift_ms, ui->options.utc));
+    label[count++] = (struct ui_label){"store", store, "", ELEMENT_GOOD};
+    label[count++] =
+        (struct ui_label){"ECE", text_decimal(ece, s->estimator.ece, 3), "", ELEMENT_VALUE};
+    label[count++] =
+        (struct ui_label){"AUC", text_decimal(auc, s->estimator.auc, 2), "", ELEMENT_VALUE};
+    label[count++] = (struct ui_label){
+        "drift events", text_count(drifts, s->estimator.drift_events), last, ELEMENT_VALUE};
+    label[count++] = (struct ui_label){"failed", text_count(failed, s->failed_total), "",
+                                       s->failed_total > 0 ? ELEMENT_WARN : ELEMENT_VALUE};
+    ui_draw_labels(screen, area->row, 1, area->cols, label, count);
+}
+
+/* ---- footer: question, pending, answer, or keys */
+
+static void draw_question(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    static const char keys[] = "Enter confirm  Esc cancel";
+    const struct snapshot *s = &ui->model->snapshot;
+    char text[300], shown[300], from[40], to[80];
+    const char *effect = "drafts trimmed";
+
+    if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
+        snprintf(from, sizeof from, "fixed K=%d", s->fixed_draft);
+    else
+        snprintf(from, sizeof from, "%s", mode_name(s->mode));
+    snprintf(to, sizeof to, "%s", mode_name(ui->target));
+    if (ui->target == MODE_FIXED && s->fixed_draft > 0) {
+        snprintf(to, sizeof to, "fixed K=%d", s->fixed_draft);
+        effect = "all drafts verified";
+    } else if (ui->target == MODE_FIXED) {
+        effect = "with the best uniform K";
+    }
+    snprintf(text, sizeof text, "%s: %s " ARROW " %s, %s?", s->node.id, from, to, effect);
+    screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
+    screen_put(screen, area->row, 1, -1, ELEMENT_PROMPT,
+               text_shorten(shown, sizeof shown, text, area->cols - (int)sizeof keys - 3));
+    screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT, keys);
+}
+
+static void draw_pending(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    char text[300], shown[300], age[TEXT_NUMBER];
+
+    text_age(age, (double)(ui->mono_ms - ui->pending_since_ms) / 1000);
+    snprintf(text, sizeof text, "%s: %s requested%s, pending for %s", ui->command.node,
+             mode_name(ui->command.mode),
+             ui->pending_generation < 0 ? "" : " and accepted, the node has not switched yet", age);
+    screen_put(screen, area->row, 1, -1, ELEMENT_NOTE,
+               text_shorten(shown, sizeof shown, text, area->cols - 2));
+}
+
+/* ` a toggle  2 positions …  ? help  q quit`: the last two always, others while they fit. */
+static void draw_keys(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    static const char ends[] = " ?  help  q  quit";
+    int col = 1, limit = area->cols - (int)sizeof ends;
+
+    for (int i = 0; i < key_bindings_count; i++) {
+        const struct key_binding *key = &key_bindings[i];
+        char name[8];
+        int wanted;
+
+        if (key->brief == NULL || (key->views & 1u << ui->view) == 0) continue;
+        if (key->action == ACTION_VIEW_OVERVIEW + (enum action)ui->view) continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(key->shown, " "), key->shown);
+        wanted = text_width(name) + 1 + text_width(key->brief);
+        if (key->action == ACTION_HELP || key->action == ACTION_QUIT) limit = area->cols;
+        if (col + wanted > limit) continue;
+        col += screen_put(screen, area->row, col, -1, ELEMENT_KEY, name);
+        col += 1 + screen_put(screen, area->row, col + 1, -1, ELEMENT_TEXT, key->brief) + 2;
+    }
+}
+
+void view_draw_footer(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    char shown[320];
+
+    screen_clip(screen, area);
+    if (ui->options.printed) return;
+    if (ui->prompt == PROMPT_TOGGLE) {
+        draw_question(ui, screen, area);
+    } else if (ui->prompt == PROMPT_FILTER) {
+        screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
+        screen_printf(screen, area->row, 1, ELEMENT_PROMPT, "filter: %s_",
+                      ui->list[ui->view].filter);
+        screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT,
+                         "Enter keep  Esc clear");
+    } else if (ui->message[0] != '\0') {
+        screen_put(screen, area->row, 1, -1, ui->message_element,
+                   text_shorten(shown, sizeof shown, ui->message, area->cols - 2));
+    } else if (ui->pending) {
+        draw_pending(ui, screen, area);
+    } else {
+        draw_keys(ui, screen, area);
+    }
+}
+
+/* ---- panels */
+
+int ui_draw_title(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                  const char *title)
+{
+    char shown[256];
+
+    (void)ui;
+    screen_clip(screen, panel);
+    screen_fill(screen, panel->row, panel->col, panel->cols, ELEMENT_FAINT, RULE);
+    return panel->col + 1 +
+           screen_put(screen, panel->row, panel->col + 1, -1, ELEMENT_TITLE,
+                      text_shorten(shown, sizeof shown, title, panel->cols - 2));
+}
+
+#define AXIS_COLS 7 /* ` 0.60 ` and ` 1.24k ` */
+
+static void draw_axis(struct screen *screen, const struct rect *area,
+                      const struct chart_range *range, int decimals)
+{
+    int labels = area->rows >= 7 ? 3 : 2;
+
+    for (int i = 0; i < labels; i++) {
+        double part = 1 - (double)i / (labels - 1),
+               value = range->low + part * (range->high - range->low);
+        char number[TEXT_NUMBER];
+        int row = area->row + (int)lround((1 - part) * (area->rows - 1));
+
+        if (decimals < 0)
+            text_significant(number, value);
+        else
+            text_decimal(number, value, decimals);
+        screen_put_right(screen, row, area->col - 1, ELEMENT_FAINT, number);
+    }
+}
+
+/* ▼ on the title's rule over the moment, its text beside it where there is room; newest first. */
+static void draw_marks(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                       unsigned kinds, int64_t from_ms, int64_t to_ms, int free_from)
+{
+    const struct model *model = ui->model;
+    int cols = panel->cols - AXIS_COLS, free_to = panel->cols;
+
+    for (;;) {
+        const struct model_mark *next = NULL;
+        char text[96], clock[TEXT_NUMBER];
+        int col, width, text_col;
+
+        for (int i = 0; i < model->marks_count; i++) {
+            const struct model_mark *mark = &model->mark[i];
+
+            if ((kinds & 1u << mark->kind) == 0 || mark->time_ms < from_ms ||
+                mark->time_ms >= to_ms)
+                continue;
+            if (next == NULL || mark->time_ms > next->time_ms) next = mark;
+        }
+        if (next == NULL) return;
+        to_ms = next->time_ms; /* the next round looks before it */
+        col = AXIS_COLS + (int)((double)(next->time_ms - from_ms) * cols / (double)ui->window_ms);
+        if (col < free_from || col >= free_to) continue;
+        snprintf(text, sizeof text, " %s %s ", next->text,
+                 text_clock(clock, next->time_ms, ui->options.utc));
+        width = text_width(text);
+        text_col = col + 1 + width <= free_to ? col + 1 : col - width;
+        screen_put_char(screen, panel->row, panel->col + col, ELEMENT_MARK, MARK_CHARACTER);
+        if (text_col >= free_from) {
+            screen_put(screen, panel->row, panel->col + text_col, -1, ELEMENT_MARK, text);
+            free_to = text_col < col ? text_col : col;
+        } else {
+            free_to = col;
+        }
+    }
+}
+
+void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                   const struct ui_chart *chart)
+{
+    int64_t to_ms = ui_chart_end_ms(ui), from_ms = to_ms - ui->window_ms;
+    struct rect area = {panel->row + 1, panel->col + AXIS_COLS, panel->rows - 1,
+                        panel->cols - AXIS_COLS};
+    double bucket[CHART_MAX_BUCKETS];
+    struct chart_range range;
+    char title[80];
+    int count = chart_buckets(screen, area.cols), title_end;
+    int64_t join_ms = 3 * (ui->window_ms / count + ui->options.interval_ms);
+
+    if (panel->rows < 2) return;
+    snprintf(title, sizeof title, "%s, %lld min", chart->title, (long long)(ui->window_ms / 60000));
+    title_end = ui_draw_title(ui, screen, panel, title);
+    if (count > CHART_MAX_BUCKETS) count = CHART_MAX_BUCKETS;
+    series_bucket(&ui->model->series[chart->series], from_ms, to_ms, join_ms, bucket, count);
+    if (!ui->model->snapshot_known ||
+        !chart_choose_range(bucket, count, chart->least_span, chart->from_zero, &range)) {
+        screen_put(screen, area.row + (area.rows - 1) / 2, area.col, -1, ELEMENT_FAINT,
+                   "no samples in this window yet");
+        return;
+    }
+    draw_axis(screen, &area, &range, chart->decimals);
+    chart_draw(screen, &area, chart->area ? CHART_AREA : CHART_CURVE,
+               chart->area ? ELEMENT_AREA : ELEMENT_CURVE, bucket, count, &range);
+    draw_marks(ui, screen, panel, chart->marks, from_ms, to_ms, title_end + 1);
+}
+
+/* ---- lists */
+
+void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
+                    int64_t (*identity_of)(const struct ui *ui, int row))
+{
+    if (list->identity >= 0) {
+        for (int i = 0; i < count; i++) {
+            if (identity_of(ui, i) != list->identity) continue;
+            list->selected = i;
+            break;
+        }
+    }
+    if (list->selected >= count) list->selected = count - 1;
+    if (list->selected < 0) list->selected = 0;
+    list->identity = count > 0 ? identity_of(ui, list->selected) : -1;
+    if (list->selected < list->top) list->top = list->selected;
+    if (list->selected >= list->top + rows) list->top = list->selected - rows + 1;
+    if (list->top > count - rows) list->top = count - rows;
+    if (list->top < 0) list->top = 0;
+}
+
+bool ui_filter_matches(const char *filter, const char *text)
+{
+    size_t length = strlen(filter);
+
+    if (length == 0) return true;
+    for (; *text != '\0'; text++) {
+        size_t i = 0;
+
+        while (i < length && tolower((unsigned char)text[i]) == tolower((unsigned char)filter[i]))
+            i++;
+        if (i == length) return true;
+    }
+    return false;
+}

@@ -1,0 +1,104 @@
+/* ui_state.h - the console's state, shared by ui.c and the views (view_*.c), and what the views
+ * offer. */
+#ifndef TUI_UI_STATE_H
+#define TUI_UI_STATE_H
+
+#include "tui/layout.h"
+#include "tui/ui.h"
+
+#define UI_FILTER 64
+
+enum prompt { PROMPT_NONE, PROMPT_TOGGLE, PROMPT_FILTER };
+
+struct ui_list { /* where a list stands; the selection follows identity, not the row */
+    int64_t identity;
+    int selected, top;
+    int sort;
+    char filter[UI_FILTER];
+};
+
+struct ui {
+    struct ui_options options;
+    struct model *model;
+    int64_t mono_ms, wall_ms;
+    enum view view, back;  /* back: where Esc leaves help to */
+    struct snapshot shown; /* the model's, or the one held by pause */
+    bool paused;
+    int64_t window_ms;
+    char trouble[240]; /* why the last fetch failed; empty = it worked */
+
+    enum prompt prompt;
+    enum mode target;          /* of the question and of what is pending */
+    int64_t target_generation; /* of the snapshot that the question was asked on */
+
+    bool command_waiting; /* for ui_take_command */
+    struct ui_command command;
+    bool pending;               /* asked, not yet read back */
+    int64_t pending_since_ms;   /* mono */
+    int64_t pending_generation; /* the daemon's answer; -1 = none yet */
+
+    char message[320];
+    enum element message_element;
+    int64_t message_until_ms; /* mono; 0 = until a key */
+
+    struct ui_list list[VIEW_COUNT];
+    int help_top, positions_top;
+    int order[MODEL_REQUESTS]; /* rows of the shown list, as indices of the model's; while drawing
+                                */
+};
+_Static_assert(MODEL_REQUESTS >= MODEL_DECISIONS && MODEL_REQUESTS >= MODEL_NODES,
+               "holds any list");
+
+/* ---- for views */
+bool ui_is_stale(const struct ui *ui);
+bool ui_is_read_only(const struct ui *ui);
+/* End of the charts' window in the node's clock. */
+int64_t ui_chart_end_ms(const struct ui *ui);
+/* `─Title──────` over a panel; returns the column after the title. */
+int ui_draw_title(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                  const char *title);
+/* Keep list->selected on the row of list->identity, and it inside `rows` shown rows. identity_of
+ * gives a row's identity. */
+void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
+                    int64_t (*identity_of)(const struct ui *ui, int row));
+bool ui_filter_matches(const char *filter, const char *text); /* case-insensitive part of it */
+
+struct ui_label { /* one `label value unit` of a line */
+    const char *label, *value, *unit;
+    enum element element;
+};
+/* Draw the parts that fit, in order, two blanks apart; returns the next column. */
+int ui_draw_labels(struct screen *screen, int row, int col, int cols, const struct ui_label *label,
+                   int count);
+
+/* A titled chart of one series in `panel`. */
+struct ui_chart {
+    int series;
+    const char *title; /* without the window */
+    double least_span;
+    bool from_zero, area;
+    int decimals;
+    unsigned marks; /* bit per enum mark_kind */
+};
+void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                   const struct ui_chart *chart);
+
+/* Rows of the table of positions from `first` on, with its head; selected -1 = none. */
+void ui_draw_position_rows(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                           int first, int selected);
+
+/* One decision or event on one row. */
+void ui_draw_decision(const struct ui *ui, struct screen *screen, int row, int cols,
+                      const struct model_decision *decision, bool selected);
+
+void view_draw_header(const struct ui *ui, struct screen *screen, const struct rect *area);
+void view_draw_health(const struct ui *ui, struct screen *screen, const struct rect *area);
+void view_draw_footer(const struct ui *ui, struct screen *screen, const struct rect *area);
+void view_draw_overview(struct ui *ui, struct screen *screen);
+void view_draw_positions(struct ui *ui, struct screen *screen);
+void view_draw_requests(struct ui *ui, struct screen *screen);
+void view_draw_decisions(struct ui *ui, struct screen *screen);
+void view_draw_fleet(struct ui *ui, struct screen *screen);
+void view_draw_help(struct ui *ui, struct screen *screen);
+
+#endif

@@ -1,0 +1,204 @@
+/* verb_control.c - mode and set: changing a running node from a script, with read-back. See
+ * verbs.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/session.h"
+#include "tui/text.h"
+#include "tui/verbs.h"
+
+#define DEADLINE_MS 35000  /* a busy remote node may take this long to answer */
+#define READ_BACK_MS 30000 /* and this long to have switched */
+#define POLL_MS 200
+
+static int refuse(const struct client *client, enum client_status failed,
+                  const struct client_reply *reply)
+{
+    if (failed == CLIENT_REFUSED && reply->http_status == 409) {
+        session_say(
+            "somebody else changed the node meanwhile (generation %lld); look at it and try again",
+            (long long)json_integer_value(json_object_get(reply->body, "generation")));
+        return EXIT_DEGRADED;
+    }
+    if (failed == CLIENT_REFUSED && (reply->http_status == 401 || reply->http_status == 403)) {
+        session_complain(client, failed, reply);
+        session_say("writing needs the socket's owner, or the write token: --token-file FILE");
+        return EXIT_DEGRADED;
+    }
+    return session_complain(client, failed, reply);
+}
+
+/* Watch the node until it reports what was asked for. */
+static int read_back(struct client *client, const char *node, enum mode wanted, int64_t generation)
+{
+    struct snapshot snapshot;
+    int status = EXIT_DEGRADED;
+
+    for (int waited_ms = 0; waited_ms <= READ_BACK_MS; waited_ms += POLL_MS) {
+        if (session_get_snapshot(client, node, &snapshot, NULL, &status) != 0) return status;
+        if (snapshot.generation >= generation && !snapshot.switching) {
+            if (snapshot.mode != wanted) {
+                session_say("asked for %s, but %s is in force: somebody else changed it since",
+                            mode_name(wanted), mode_name(snapshot.mode));
+                return EXIT_DEGRADED;
+            }
+            printf("%s: %s", node, mode_name(snapshot.mode));
+            if (snapshot.mode == MODE_FIXED && snapshot.fixed_draft >= 0)
+                printf(" K=%d", snapshot.fixed_draft);
+            printf(" is in force (generation %lld)\n", (long long)snapshot.generation);
+            return EXIT_HEALTHY;
+        }
+        session_sleep_ms(POLL_MS);
+    }
+    session_say("%s accepted %s, but does not report it after %d s; watch it with: trimtab top",
+                node, mode_name(wanted), READ_BACK_MS / 1000);
+    return EXIT_DEGRADED;
+}
+
+int verb_mode(const struct options *options)
+{
+    static const char *const names[] = {"adaptive", "fixed", "off", "shadow"};
+    const char *node = options->words[0], *name = options->words[1];
+    struct client_reply reply = {0};
+    struct client *client;
+    struct snapshot snapshot;
+    enum client_status result;
+    enum mode mode;
+    json_t *body = NULL;
+    char *path = NULL;
+    int status = EXIT_USAGE, nearest;
+
+    if (!mode_parse(name, &mode)) {
+        nearest = text_nearest(name, names, 4);
+        session_say("a mode is adaptive, fixed, off or shadow, not \"%.40s\"%s%s%s", name,
+                    nearest >= 0 ? "; did you mean " : "", nearest >= 0 ? names[nearest] : "",
+                    nearest >= 0 ? "?" : "");
+        return EXIT_USAGE;
+    }
+    client = session_open(options, DEADLINE_MS, &status);
+    if (client == NULL) return status;
+    if (session_get_snapshot(client, node, &snapshot, NULL, &status) != 0) goto out;
+    body = json_pack("{s:s, s:I, s:s}", "mode", mode_name(mode), "expect_generation",
+                     (json_int_t)snapshot.generation, "reason",
+                     options->reason != NULL ? options->reason : "trimtab mode");
+    path = client_node_path(node, "mode");
+    if (body == NULL || path == NULL) {
+        session_say(options->reason != NULL ? "the reason is not UTF-8 text" : "out of memory");
+        status = EXIT_USAGE;
+        goto out;
+    }
+    result = client_put(client, path, body, &reply);
+    status = result != CLIENT_OK
+                 ? refuse(client, result, &reply)
+                 : read_back(client, node, mode,
+                             json_integer_value(json_object_get(reply.body, "generation")));
+out:
+    client_reply_clear(&reply);
+    json_decref(body);
+    free(path);
+    client_free(client);
+    return status;
+}
+
+/* A value as its shortest JSON reading: number, true or false, else text. */
+static json_t *parse_value(const char *text)
+{
+    char *end;
+    long long integer;
+    double real;
+
+    if (strcmp(text, "true") == 0 || strcmp(text, "on") == 0) return json_true();
+    if (strcmp(text, "false") == 0 || strcmp(text, "off") == 0) return json_false();
+    errno = 0;
+    integer = strtoll(text, &end, 10);
+    if (errno == 0 && end != text && *end == '\0') return json_integer(integer);
+    errno = 0;
+    real = strtod(text, &end);
+    if (errno == 0 && end != text && *end == '\0' && isfinite(real)) return json_real(real);
+    return json_string(text);
+}
+
+static json_t *parse_settings(const struct options *options)
+{
+    json_t *body = json_object();
+
+    for (int i = 1; i < options->words_count; i++) {
+        const char *word = options->words[i], *equals = strchr(word, '=');
+        char key[64];
+
+        if (equals == NULL || equals == word || equals - word >= (int)sizeof key) {
+            session_say("\"%.60s\" is not KEY=VALUE, like max_draft=4", word);
+            json_decref(body);
+            return NULL;
+        }
+        snprintf(key, sizeof key, "%.*s", (int)(equals - word), word);
+        if (json_object_set_new(body, key, parse_value(equals + 1)) != 0) {
+            session_say("the value of %s is not UTF-8 text", key);
+            json_decref(body);
+            return NULL;
+        }
+    }
+    return body;
+}
+
+static void print_settings(const json_t *settings)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)settings, key, value)
+    {
+        char *text, clean[300];
+
+        if (strcmp(key, "schema") == 0) continue;
+        text = json_is_string(value) ? strdup(json_string_value(value))
+                                     : json_dumps(value, JSON_ENCODE_ANY);
+        if (text != NULL) printf("%s=%s\n", key, text_clean(clean, sizeof clean, text));
+        free(text);
+    }
+}
+
+int verb_set(const struct options *options)
+{
+    const char *node = options->words[0];
+    struct client_reply reply = {0};
+    int status = EXIT_USAGE;
+    json_t *body = parse_settings(options), *present = NULL;
+    struct client *client = NULL;
+    enum client_status result;
+    char *path = NULL;
+
+    if (body == NULL) return EXIT_USAGE;
+    client = session_open(options, DEADLINE_MS, &status);
+    if (client == NULL) goto out;
+    present = session_get_of_node(client, node, "settings", &status);
+    if (present == NULL) goto out;
+    if (options->words_count == 1) {
+        print_settings(present);
+        status = EXIT_HEALTHY;
+        goto out;
+    }
+    if (json_is_integer(json_object_get(present, "generation")))
+        json_object_set(body, "expect_generation", json_object_get(present, "generation"));
+    json_object_set_new(body, "reason",
+                        json_string(options->reason != NULL ? options->reason : "trimtab set"));
+    path = client_node_path(node, "settings");
+    result = path != NULL ? client_put(client, path, body, &reply) : CLIENT_INVALID;
+    if (result == CLIENT_OK) {
+        print_settings(reply.body);
+        status = EXIT_HEALTHY;
+    } else {
+        status = refuse(client, result, &reply);
+    }
+out:
+    client_reply_clear(&reply);
+    json_decref(body);
+    json_decref(present);
+    free(path);
+    client_free(client);
+    return status;
+}

@@ -1,0 +1,199 @@
+/* verb_store.c - query and export: the store read directly, with or without a daemon; and bench,
+ * which is a program of its own. */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "controller/cause.h"
+#include "storage/reader.h"
+#include "tui/session.h"
+#include "tui/verbs.h"
+
+#define ASK_MS 500 /* how long the daemon may take to say where its store is */
+#define SYSTEM_STORE LOCALSTATEDIR "/lib/trimtab/trimtab.db"
+
+/* The store of the daemon that answers at the chosen place; NULL when none does. */
+static char *ask_daemon(const struct options *options)
+{
+    struct client_options client_options = session_client_options(options, ASK_MS);
+    struct client *client = client_new(&client_options, NULL);
+    struct client_reply reply = {0};
+    const char *path = NULL;
+    char *found = NULL;
+
+    if (client != NULL && client_get(client, "/api/v1/nodes", &reply) == CLIENT_OK)
+        path =
+            json_string_value(json_object_get(json_object_get(reply.body, "daemon"), "store_path"));
+    if (path != NULL && path[0] == '/' && access(path, R_OK) == 0) found = strdup(path);
+    client_reply_clear(&reply);
+    client_free(client);
+    return found;
+}
+
+/* Where a daemon of this user, else the system's, keeps its store. */
+static char *default_store(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char path[PATH_MAX] = SYSTEM_STORE;
+
+    if (state != NULL && state[0] == '/')
+        snprintf(path, sizeof path, "%s/trimtab/trimtab.db", state);
+    else if (home != NULL && home[0] == '/')
+        snprintf(path, sizeof path, "%s/.local/state/trimtab/trimtab.db", home);
+    if (access(path, F_OK) != 0 && access(SYSTEM_STORE, F_OK) == 0) return strdup(SYSTEM_STORE);
+    return strdup(path);
+}
+
+static struct reader *open_store(const struct options *options)
+{
+    char *path = options->database != NULL ? strdup(options->database) : ask_daemon(options),
+         *cause = NULL;
+    struct reader *reader = NULL;
+
+    if (path == NULL) path = default_store();
+    if (path != NULL) reader = reader_open(path, &cause);
+    if (reader == NULL) {
+        session_say("%s", cause != NULL ? cause : "out of memory");
+        if (options->database == NULL) session_say("name another store with --db FILE");
+    }
+    free(cause);
+    free(path);
+    return reader;
+}
+
+int verb_query(const struct options *options)
+{
+    struct reader_limits limits = {.time_ms = options->timeout_s * 1000,
+                                   .rows = options->limit_rows};
+    enum reader_format format = options->csv     ? READER_CSV
+                                : options->json  ? READER_JSON
+                                : options->jsonl ? READER_JSONL
+                                                 : READER_TABLE;
+    struct reader *reader;
+    char *cause = NULL;
+    int result;
+
+    if (options->csv + options->json + options->jsonl > 1) {
+        session_say("one of --csv, --json and --jsonl, not several");
+        return EXIT_USAGE;
+    }
+    reader = open_store(options);
+    if (reader == NULL) return EXIT_DEGRADED;
+    result = reader_print(reader, options->words[0], &limits, format, stdout, stderr, &cause);
+    if (result != 0) session_say("%s", cause != NULL ? cause : "the query failed");
+    free(cause);
+    reader_close(reader);
+    if (fflush(stdout) != 0 && result == 0) {
+        session_say("cannot write the rows: %s", strerror(errno));
+        result = -1;
+    }
+    return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
+}
+
+/* 90s 30m 24h 7d 2w in milliseconds; -1 when it is none of these. */
+static int64_t parse_age_ms(const char *text)
+{
+    static const struct {
+        char unit;
+        int64_t ms;
+    } units[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}, {'w', 604800000}};
+    char *end;
+    double number = strtod(text, &end);
+
+    if (end == text || !(number > 0) || !(number < 1e6) || end[0] == '\0' || end[1] != '\0')
+        return -1;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (units[i].unit == end[0]) return (int64_t)(number * (double)units[i].ms);
+    return -1;
+}
+
+static void show_progress(void *state, double done)
+{
+    (void)state;
+    fprintf(stderr, "\rexporting %3.0f %%", fmin(fmax(done, 0), 1) * 100);
+}
+
+int verb_export(const struct options *options)
+{
+    bool watched = isatty(STDERR_FILENO) != 0;
+    int64_t since_ms = 0;
+    struct reader *reader;
+    char *cause = NULL;
+    int result;
+
+    if (options->export_to == NULL) {
+        session_say("where to? name it with --to FILE (.db, .jsonl or .csv)");
+        return EXIT_USAGE;
+    }
+    if (options->since != NULL) {
+        int64_t age_ms = parse_age_ms(options->since);
+
+        if (age_ms < 0) {
+            session_say("--since takes an age like 90s, 30m, 24h or 7d, not \"%.40s\"",
+                        options->since);
+            return EXIT_USAGE;
+        }
+        since_ms = (int64_t)time(NULL) * 1000 - age_ms;
+    }
+    reader = open_store(options);
+    if (reader == NULL) return EXIT_DEGRADED;
+    result = reader_export(reader, options->export_to, since_ms, options->overwrite,
+                           watched ? show_progress : NULL, NULL, &cause);
+    if (watched) fputs("\r\033[K", stderr);
+    if (result != 0)
+        session_say("%s", cause != NULL ? cause : "the export failed");
+    else
+        printf("exported to %s\n", options->export_to);
+    free(cause);
+    reader_close(reader);
+    return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
+}
+
+/* ---- bench */
+
+/* $TRIMTAB_BENCH, else the installed one, else beside this program (a build tree). */
+static const char *find_bench(char *path, size_t size)
+{
+    const char *variable = getenv("TRIMTAB_BENCH");
+    ssize_t length;
+    char *slash;
+
+    if (variable != NULL && variable[0] != '\0') return variable;
+    snprintf(path, size, "%s", PKGLIBEXECDIR "/trimtab-bench");
+    if (access(path, X_OK) == 0) return path;
+    length = readlink("/proc/self/exe", path, size - 1);
+    if (length <= 0) return NULL;
+    path[length] = '\0';
+    slash = strrchr(path, '/');
+    if (slash == NULL || (size_t)(slash - path) + sizeof "/trimtab-bench" > size) return NULL;
+    strcpy(slash, "/trimtab-bench");
+    return access(path, X_OK) == 0 ? path : NULL;
+}
+
+int verb_bench(const struct options *options)
+{
+    char path[PATH_MAX];
+    const char *program = find_bench(path, sizeof path);
+    char **arguments = calloc((size_t)options->words_count + 2, sizeof *arguments);
+
+    if (program == NULL || arguments == NULL) {
+        session_say("trimtab-bench was not found in " PKGLIBEXECDIR
+                    ", beside trimtab or as $TRIMTAB_BENCH; "
+                    "is trimtab installed whole?");
+        free(arguments);
+        return EXIT_DEGRADED;
+    }
+    arguments[0] = strdup("trimtab bench");
+    for (int i = 0; i < options->words_count; i++) arguments[i + 1] = options->words[i];
+    execv(program, arguments);
+    session_say("cannot run %s: %s", program, strerror(errno));
+    free(arguments[0]);
+    free(arguments);
+    return EXIT_DEGRADED;
+}

@@ -1,0 +1,571 @@
+/* view_lists.c - the views that are a list: 2 positions, 5 requests, 6 decisions and events, 7
+ * fleet, and help. */
+#include "config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/text.h"
+#include "tui/ui_state.h"
+
+#define ARROW "\xe2\x86\x92" /* → */
+#define DOT "\xc2\xb7"       /* · */
+
+struct column { /* of a list */
+    const char *head;
+    int cols; /* negative: left-aligned */
+    int from_cols;
+};
+
+/* A cell, right-aligned or cut; returns the next column. */
+static int draw_field(struct screen *screen, int row, int col, const struct column *column,
+                      int cols, enum element element, const char *text)
+{
+    char shown[300];
+    int width = abs(column->cols);
+
+    if (cols < column->from_cols || col + width > cols) return col;
+    text_shorten(shown, sizeof shown, text, width);
+    if (column->cols > 0)
+        screen_put_right(screen, row, col + width, element, shown);
+    else
+        screen_put(screen, row, col, -1, element, shown);
+    return col + width + 2;
+}
+
+static void draw_heads(struct screen *screen, int row, const struct column *column, int count,
+                       int cols, int sorted)
+{
+    int col = 1;
+
+    for (int i = 0; i < count; i++) {
+        int next = draw_field(screen, row, col, &column[i], cols,
+                              i == sorted ? ELEMENT_TITLE : ELEMENT_LABEL, column[i].head);
+
+        if (i == sorted && next > col)
+            screen_put(screen, row, next - 2, 1, ELEMENT_TITLE,
+                       i == 0 ? "\xe2\x86\x91" : "\xe2\x86\x93"); /* names rise, figures fall */
+        col = next;
+    }
+}
+
+static void frame(struct ui *ui, struct screen *screen, enum layout_kind kind, int detail_rows,
+                  struct layout *layout)
+{
+    layout_compute(kind, screen_rows(screen), screen_cols(screen), 0, detail_rows, layout);
+    view_draw_header(ui, screen, &layout->part[LAYOUT_HEADER]);
+    view_draw_health(ui, screen, &layout->part[LAYOUT_HEALTH]);
+    view_draw_footer(ui, screen, &layout->part[LAYOUT_FOOTER]);
+}
+
+static void dim_if_stale(const struct ui *ui, struct screen *screen, const struct layout *layout)
+{
+    if (!ui_is_stale(ui)) return;
+    screen_dim(screen, &layout->part[LAYOUT_BODY]);
+    screen_dim(screen, &layout->part[LAYOUT_DETAIL]);
+}
+
+/* ` 3 of 12 shown, filter "x"` at the right of the title's rule. */
+static void draw_filter_note(struct screen *screen, const struct rect *panel,
+                             const struct ui_list *list, int shown, int all)
+{
+    char text[UI_FILTER + 64];
+
+    if (list->filter[0] == '\0') return;
+    snprintf(text, sizeof text, " %d of %d with \"%s\" ", shown, all, list->filter);
+    screen_put_right(screen, panel->row, panel->cols - 2, ELEMENT_NOTE, text);
+}
+
+/* ---- 2 positions */
+
+static int64_t position_identity(const struct ui *ui, int row)
+{
+    (void)ui;
+    return row;
+}
+
+static void draw_position_figures(const struct ui *ui, struct screen *screen,
+                                  const struct rect *panel, int position)
+{
+    const struct snapshot_position *p = &ui->shown.estimator.position[position];
+    char intercept[TEXT_NUMBER], se[TEXT_NUMBER], accepted[TEXT_NUMBER], predicted[TEXT_NUMBER],
+        both[80], reached[TEXT_NUMBER], n[TEXT_NUMBER], difference[TEXT_NUMBER], estimate[80];
+
+    snprintf(estimate, sizeof estimate, "%s \xc2\xb1 %s", text_decimal(intercept, p->intercept, 3),
+             text_decimal(se, 1.96 * p->intercept_se, 3));
+    snprintf(both, sizeof both, "%s", text_decimal(accepted, p->accepted_ratio, 3));
+    const struct ui_label label[] = {
+        {"intercept", estimate, "(95 %)", ELEMENT_STRONG},
+        {"accepted", both, "", ELEMENT_VALUE},
+        {"predicted", text_decimal(predicted, p->predicted_ratio, 3), "", ELEMENT_VALUE},
+        {"a - p", text_signed(difference, p->accepted_ratio - p->predicted_ratio, 3), "",
+         ELEMENT_VALUE},
+        {"n", text_count(n, p->n), "", ELEMENT_VALUE},
+        {"in window", text_count(reached, p->reached), "", ELEMENT_VALUE},
+    };
+    screen_clip(screen, panel);
+    ui_draw_labels(screen, panel->row + panel->rows - 1, 1, panel->cols, label,
+                   sizeof label / sizeof label[0]);
+}
+
+void view_draw_positions(struct ui *ui, struct screen *screen)
+{
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
+    struct ui_list *list = &ui->list[VIEW_POSITIONS];
+    int count = ui->shown.estimator.positions_count, spare;
+    char title[120], chart_title[48];
+
+    spare = screen_rows(screen) - 3 -
+            (2 + (count > 0 ? count : 1)); /* header, health, footer; title, head, rows */
+    frame(ui, screen, LAYOUT_LIST_DETAIL, spare > 7 ? spare : 7, &layout);
+    snprintf(title, sizeof title, "Positions  %s  %s", ui->shown.estimator.kind,
+             ui->shown.estimator.stratum);
+    ui_draw_title(ui, screen, body, title);
+    ui_list_settle(ui, list, count, body->rows - 2, position_identity);
+    ui_draw_position_rows(ui, screen, body, list->top, list->selected);
+    if (detail->rows >= 4 && count > 0) {
+        struct rect chart_panel = *detail;
+        struct ui_chart chart = {.series = SERIES_INTERCEPT + list->selected,
+                                 .title = chart_title,
+                                 .least_span = 0.2,
+                                 .decimals = 2,
+                                 .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
+
+        snprintf(chart_title, sizeof chart_title, "Intercept of position %d", list->selected);
+        chart_panel.rows--;
+        ui_draw_chart(ui, screen, &chart_panel, &chart);
+        draw_position_figures(ui, screen, detail, list->selected);
+    }
+    dim_if_stale(ui, screen, &layout);
+}
+
+/* ---- 5 requests */
+
+enum {
+    REQUEST_ID,
+    REQUEST_PHASE,
+    REQUEST_AGE,
+    REQUEST_PROMPT,
+    REQUEST_EMITTED,
+    REQUEST_TOKENS,
+    REQUEST_DRAFTER,
+    REQUEST_RULE,
+    REQUEST_TEMPERATURE,
+    REQUEST_SEED,
+    REQUEST_COLUMNS
+};
+static const struct column request_column[REQUEST_COLUMNS] = {
+    {"id", 8, 0},       {"phase", -7, 0},   {"age", 6, 0},   {"prompt", 6, 0}, {"emitted", 7, 0},
+    {"tok/step", 8, 0}, {"drafter", -8, 0}, {"rule", -8, 0}, {"T", 4, 70},     {"seed", 4, 76},
+};
+static const int request_sorts[] = {REQUEST_ID, REQUEST_AGE, REQUEST_EMITTED, REQUEST_TOKENS};
+#define REQUEST_SORTS ((int)(sizeof request_sorts / sizeof request_sorts[0]))
+
+struct sorting { /* what qsort_r's comparisons need */
+    const struct model *model;
+    int by;
+};
+
+static double request_key(const struct model_request *row, int by)
+{
+    double key = by == REQUEST_AGE       ? row->age_s
+                 : by == REQUEST_EMITTED ? (double)row->emitted
+                 : by == REQUEST_TOKENS  ? row->tokens_per_step
+                                         : -(double)row->id;
+
+    return isfinite(key) ? key : -1;
+}
+
+/* Largest first; equal ones by id, so that rows do not jump. */
+static int compare_requests(const void *a, const void *b, void *state)
+{
+    const struct sorting *sorting = state;
+    const struct model_request *left = &sorting->model->request[*(const int *)a],
+                               *right = &sorting->model->request[*(const int *)b];
+    double x = request_key(left, sorting->by), y = request_key(right, sorting->by);
+
+    if (x != y) return x > y ? -1 : 1;
+    return (left->id > right->id) - (left->id < right->id);
+}
+
+static int64_t request_identity(const struct ui *ui, int row)
+{
+    return ui->model->request[ui->order[row]].id;
+}
+
+static void draw_request(struct screen *screen, int row, int cols, const struct model_request *r)
+{
+    char text[REQUEST_COLUMNS][TEXT_NUMBER];
+    int col = 1;
+
+    snprintf(text[REQUEST_ID], TEXT_NUMBER, "%lld", (long long)r->id);
+    snprintf(text[REQUEST_PHASE], TEXT_NUMBER, "%s", r->phase);
+    if (r->age_s < 10)
+        snprintf(text[REQUEST_AGE], TEXT_NUMBER, "%.1f s", r->age_s);
+    else
+        text_age(text[REQUEST_AGE], r->age_s);
+    text_count(text[REQUEST_PROMPT], r->prompt_tokens);
+    text_count(text[REQUEST_EMITTED], r->emitted);
+    text_decimal(text[REQUEST_TOKENS], r->tokens_per_step, 2);
+    snprintf(text[REQUEST_DRAFTER], TEXT_NUMBER, "%s",
+             r->drafter[0] != '\0' ? r->drafter : TEXT_UNKNOWN);
+    snprintf(text[REQUEST_RULE], TEXT_NUMBER, "%s", r->rule[0] != '\0' ? r->rule : TEXT_UNKNOWN);
+    text_decimal(text[REQUEST_TEMPERATURE], r->temperature, 2);
+    snprintf(text[REQUEST_SEED], TEXT_NUMBER, "%s", r->seeded ? "yes" : "no");
+    for (int i = 0; i < REQUEST_COLUMNS; i++)
+        col = draw_field(screen, row, col, &request_column[i], cols,
+                         i == REQUEST_PHASE && strcmp(r->phase, "queued") == 0 ? ELEMENT_NOTE
+                         : i == REQUEST_ID                                     ? ELEMENT_STRONG
+                                                                               : ELEMENT_VALUE,
+                         text[i]);
+}
+
+static bool request_matches(const struct model_request *r, const char *filter)
+{
+    char all[120];
+
+    snprintf(all, sizeof all, "%lld %s %s %s", (long long)r->id, r->phase, r->drafter, r->rule);
+    return ui_filter_matches(filter, all);
+}
+
+void view_draw_requests(struct ui *ui, struct screen *screen)
+{
+    const struct model *model = ui->model;
+    struct ui_list *list = &ui->list[VIEW_REQUESTS];
+    struct sorting sorting;
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY];
+    int count = 0, rows;
+    char title[96];
+
+    frame(ui, screen, LAYOUT_LIST, 0, &layout);
+    list->sort %= REQUEST_SORTS;
+    sorting = (struct sorting){model, request_sorts[list->sort]};
+    for (int i = 0; i < model->requests_count; i++)
+        if (request_matches(&model->request[i], list->filter)) ui->order[count++] = i;
+    qsort_r(ui->order, (size_t)count, sizeof ui->order[0], compare_requests, &sorting);
+    snprintf(title, sizeof title, "Requests  %d run  %d wait",
+             ui->shown.running > 0 ? ui->shown.running : 0,
+             ui->shown.queued > 0 ? ui->shown.queued : 0);
+    ui_draw_title(ui, screen, body, ui->model->snapshot_known ? title : "Requests");
+    draw_filter_note(screen, body, list, count, model->requests_count);
+    draw_heads(screen, body->row + 1, request_column, REQUEST_COLUMNS, body->cols, sorting.by);
+    rows = body->rows - 2;
+    ui_list_settle(ui, list, count, rows, request_identity);
+    if (count == 0)
+        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
+                   !model->requests_known      ? "not fetched yet"
+                   : model->requests_count > 0 ? "no request has this text; Esc shows all"
+                                               : "the node works on no request now");
+    for (int i = list->top; i < count && i < list->top + rows; i++) {
+        draw_request(screen, body->row + 2 + i - list->top, body->cols,
+                     &model->request[ui->order[i]]);
+        if (i == list->selected)
+            screen_paint(screen, body->row + 2 + i - list->top, 0, body->cols, ELEMENT_SELECTED);
+    }
+    dim_if_stale(ui, screen, &layout);
+}
+
+/* ---- 6 decisions and events */
+
+static enum element severity_element(const struct model_decision *d)
+{
+    return strcmp(d->severity, "error") == 0     ? ELEMENT_BAD
+           : strcmp(d->severity, "warning") == 0 ? ELEMENT_WARN
+           : d->is_event                         ? ELEMENT_VALUE
+                                                 : ELEMENT_STRONG;
+}
+
+/* A letter, so that the kind is not told by colour alone. */
+static const char *severity_sign(const struct model_decision *d)
+{
+    return strcmp(d->severity, "error") == 0     ? "E"
+           : strcmp(d->severity, "warning") == 0 ? "W"
+           : d->is_event                         ? DOT
+                                                 : "D";
+}
+
+void ui_draw_decision(const struct ui *ui, struct screen *screen, int row, int cols,
+                      const struct model_decision *d, bool selected)
+{
+    char clock[TEXT_NUMBER], change[160] = "", text[700], shown[700];
+    int col = 1;
+
+    text_clock(clock, d->time_ms, ui->options.utc);
+    if (d->before[0] != '\0' || d->after[0] != '\0')
+        snprintf(change, sizeof change, "%s" ARROW "%s",
+                 d->before[0] != '\0' ? d->before : TEXT_UNKNOWN,
+                 d->after[0] != '\0' ? d->after : TEXT_UNKNOWN);
+    col += screen_put(screen, row, col, -1, ELEMENT_FAINT, clock) + 1;
+    col += screen_put(screen, row, col, 1, severity_element(d), severity_sign(d)) + 1;
+    screen_put(screen, row, col, 12, severity_element(d),
+               text_shorten(shown, sizeof shown, d->what, 12));
+    col += 13;
+    snprintf(text, sizeof text, "%s%s%s%s%s", change, change[0] != '\0' ? "  " : "", d->text,
+             d->who[0] != '\0' ? "  by " : "", d->who);
+    screen_put(screen, row, col, -1, ELEMENT_VALUE,
+               text_shorten(shown, sizeof shown, text, cols - col - 1));
+    if (selected) screen_paint(screen, row, 0, cols, ELEMENT_SELECTED);
+}
+
+static int64_t decision_identity(const struct ui *ui, int row)
+{
+    const struct model_decision *d = &ui->model->decision[ui->order[row]];
+    uint64_t sum = (uint64_t)d->time_ms; /* two rows of one millisecond differ in what they say */
+
+    for (const char *c = d->what; *c != '\0'; c++) sum = sum * 31 + (unsigned char)*c;
+    return (int64_t)(sum >> 1);
+}
+
+/* Text over several rows, broken at blanks. Returns the next row. */
+static int draw_wrapped(struct screen *screen, int row, int col, int cols, int row_end,
+                        enum element element, const char *text)
+{
+    while (*text != '\0' && row < row_end) {
+        const char *at = text, *cut = text;
+        int used = 0;
+        char line[400];
+
+        while (*at != '\0') {
+            const char *next = at;
+            int width = text_char_width(text_next(&next));
+
+            if (used + width > cols || next - text >= (int)sizeof line) break;
+            used += width;
+            at = next;
+            if (*at == ' ' || *at == '\0') cut = at;
+        }
+        if (cut == text) cut = at; /* one long word */
+        if (cut == text) return row;
+        snprintf(line, sizeof line, "%.*s", (int)(cut - text), text);
+        screen_put(screen, row++, col, -1, element, line);
+        text = cut;
+        while (*text == ' ') text++;
+    }
+    return row;
+}
+
+static void draw_decision_detail(const struct ui *ui, struct screen *screen,
+                                 const struct rect *panel, const struct model_decision *d)
+{
+    char date[TEXT_NUMBER], zone[TEXT_NUMBER], line[300];
+    int row = panel->row + 1, end = panel->row + panel->rows;
+
+    text_date(date, d->time_ms, ui->options.utc);
+    snprintf(line, sizeof line, "%s %s  %s", date, text_zone(zone, d->time_ms, ui->options.utc),
+             d->what);
+    ui_draw_title(ui, screen, panel, line);
+    if (d->before[0] != '\0' || d->after[0] != '\0') {
+        snprintf(line, sizeof line, "%s " ARROW " %s",
+                 d->before[0] != '\0' ? d->before : TEXT_UNKNOWN,
+                 d->after[0] != '\0' ? d->after : TEXT_UNKNOWN);
+        row = draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_STRONG, line);
+    }
+    row = draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE, d->text);
+    row = draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE, d->numbers);
+    snprintf(line, sizeof line, "by %s, %s", d->who[0] != '\0' ? d->who : TEXT_UNKNOWN,
+             d->origin[0] != '\0' ? d->origin : TEXT_UNKNOWN);
+    draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_FAINT, line);
+}
+
+static bool decision_matches(const struct model_decision *d, const char *filter)
+{
+    return ui_filter_matches(filter, d->what) || ui_filter_matches(filter, d->text) ||
+           ui_filter_matches(filter, d->who) || ui_filter_matches(filter, d->severity) ||
+           ui_filter_matches(filter, d->before) || ui_filter_matches(filter, d->after) ||
+           ui_filter_matches(filter, d->is_event ? "event" : "decision");
+}
+
+void view_draw_decisions(struct ui *ui, struct screen *screen)
+{
+    const struct model *model = ui->model;
+    struct ui_list *list = &ui->list[VIEW_DECISIONS];
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
+    int count = 0, rows;
+
+    frame(ui, screen, LAYOUT_LIST_DETAIL, 6, &layout);
+    for (int i = 0; i < model->decisions_count; i++)
+        if (decision_matches(&model->decision[i], list->filter)) ui->order[count++] = i;
+    ui_draw_title(ui, screen, body,
+                  "Decisions (D) and events, warnings (W), errors (E), newest first");
+    draw_filter_note(screen, body, list, count, model->decisions_count);
+    rows = body->rows - 1;
+    ui_list_settle(ui, list, count, rows, decision_identity);
+    if (count == 0)
+        screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT,
+                   !model->decisions_known      ? "not fetched yet"
+                   : model->decisions_count > 0 ? "nothing has this text; Esc shows all"
+                                                : "nothing was decided yet");
+    for (int i = list->top; i < count && i < list->top + rows; i++)
+        ui_draw_decision(ui, screen, body->row + 1 + i - list->top, body->cols,
+                         &model->decision[ui->order[i]], i == list->selected);
+    if (count > 0 && detail->rows >= 3)
+        draw_decision_detail(ui, screen, detail, &model->decision[ui->order[list->selected]]);
+}
+
+/* ---- 7 fleet */
+
+enum {
+    NODE_ID,
+    NODE_KIND,
+    NODE_MODE,
+    NODE_HEALTH,
+    NODE_TIER,
+    NODE_MODEL,
+    NODE_REASON,
+    NODE_COLUMNS
+};
+static const struct column node_column[NODE_COLUMNS] = {
+    {"node", -16, 0}, {"kind", -6, 0},   {"mode", -8, 0},      {"health", -9, 0},
+    {"tier", 4, 0},   {"model", -24, 0}, {"reason", -48, 130},
+};
+static const int node_sorts[] = {NODE_ID, NODE_MODE, NODE_HEALTH};
+#define NODE_SORTS ((int)(sizeof node_sorts / sizeof node_sorts[0]))
+
+static int compare_nodes(const void *a, const void *b, void *state)
+{
+    const struct sorting *sorting = state;
+    const struct model_node *left = &sorting->model->node[*(const int *)a],
+                            *right = &sorting->model->node[*(const int *)b];
+    int way = sorting->by == NODE_MODE ? strcmp(left->mode, right->mode)
+              : sorting->by == NODE_HEALTH
+                  ? (strcmp(left->state, "ok") == 0) - (strcmp(right->state, "ok") == 0)
+                  : 0;
+
+    return way != 0 ? way : strcmp(left->id, right->id);
+}
+
+static int64_t node_identity(const struct ui *ui, int row)
+{
+    return ui->order[row]; /* the daemon's list keeps its order */
+}
+
+static void draw_node(struct screen *screen, int row, int cols, const struct model_node *node,
+                      bool watched)
+{
+    const char *text[NODE_COLUMNS] = {node->id,
+                                      node->kind,
+                                      node->mode,
+                                      node->state,
+                                      NULL,
+                                      node->model,
+                                      node->reason[0] != '\0' ? node->reason : node->unable};
+    bool ok = strcmp(node->state, "ok") == 0;
+    char tier[TEXT_NUMBER];
+    int col = 1;
+
+    text[NODE_TIER] = text_count(tier, node->tier);
+    if (watched) screen_put_char(screen, row, 0, ELEMENT_POINT, 0x25b6);
+    for (int i = 0; i < NODE_COLUMNS; i++)
+        col = draw_field(screen, row, col, &node_column[i], cols,
+                         i == NODE_HEALTH ? (ok ? ELEMENT_GOOD : ELEMENT_BAD)
+                         : i == NODE_ID   ? ELEMENT_STRONG
+                                          : ELEMENT_VALUE,
+                         text[i][0] != '\0' || i == NODE_REASON ? text[i] : TEXT_UNKNOWN);
+}
+
+void view_draw_fleet(struct ui *ui, struct screen *screen)
+{
+    const struct model *model = ui->model;
+    struct ui_list *list = &ui->list[VIEW_FLEET];
+    struct sorting sorting;
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
+    int count = 0, rows;
+    char title[80];
+
+    frame(ui, screen, LAYOUT_LIST_DETAIL, 4, &layout);
+    list->sort %= NODE_SORTS;
+    sorting = (struct sorting){model, node_sorts[list->sort]};
+    for (int i = 0; i < model->nodes_count; i++) {
+        const struct model_node *n = &model->node[i];
+
+        if (ui_filter_matches(list->filter, n->id) || ui_filter_matches(list->filter, n->model) ||
+            ui_filter_matches(list->filter, n->mode) || ui_filter_matches(list->filter, n->state) ||
+            ui_filter_matches(list->filter, n->kind))
+            ui->order[count++] = i;
+    }
+    qsort_r(ui->order, (size_t)count, sizeof ui->order[0], compare_nodes, &sorting);
+    snprintf(title, sizeof title, "Fleet  %d node%s", model->nodes_count,
+             model->nodes_count == 1 ? "" : "s");
+    ui_draw_title(ui, screen, body, title);
+    draw_filter_note(screen, body, list, count, model->nodes_count);
+    draw_heads(screen, body->row + 1, node_column, NODE_COLUMNS, body->cols, sorting.by);
+    rows = body->rows - 2;
+    ui_list_settle(ui, list, count, rows, node_identity);
+    if (count == 0)
+        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
+                   !model->nodes_known      ? "not fetched yet"
+                   : model->nodes_count > 0 ? "no node has this text; Esc shows all"
+                                            : "the daemon watches no node");
+    for (int i = list->top; i < count && i < list->top + rows; i++) {
+        const struct model_node *node = &model->node[ui->order[i]];
+        int row = body->row + 2 + i - list->top;
+
+        draw_node(screen, row, body->cols, node, strcmp(node->id, model->node_id) == 0);
+        if (i == list->selected) screen_paint(screen, row, 0, body->cols, ELEMENT_SELECTED);
+    }
+    if (count > 0 && detail->rows >= 3) {
+        const struct model_node *node = &model->node[ui->order[list->selected]];
+        int row = detail->row + 1, end = detail->row + detail->rows;
+
+        ui_draw_title(ui, screen, detail, node->id);
+        row = draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_VALUE,
+                           node->reason[0] != '\0' ? node->reason : "no trouble reported");
+        draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_NOTE,
+                     node->unable[0] != '\0' ? node->unable
+                     : node->can_set_mode    ? "a switches adaptive verification"
+                                             : "");
+    }
+}
+
+/* ---- help */
+
+void view_draw_help(struct ui *ui, struct screen *screen)
+{
+    static const char *const words[][2] = {
+        {"position", "0-based place in a block of draft tokens"},
+        {"intercept, slope", "what was learned: P(accepted) = \xcf\x83(slope\xc3\x97"
+                             "f + intercept), f = the draft's log-odds"},
+        {"accepted, predicted", "share of reached drafts that survived, and what was expected"},
+        {"verify A of B", "draft tokens verified of those drafted, a step"},
+        {"adaptive, fixed", "trim by what was learned; verify every draft of a uniform K"},
+        {"off, shadow", "no speculation; decide as adaptive but act as fixed"},
+        {"--", "unknown: no data, never zero"},
+    };
+    const int words_count = sizeof words / sizeof words[0];
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY];
+    int row, lines = 0, total = words_count + 2, rows;
+
+    frame(ui, screen, LAYOUT_LIST, 0, &layout);
+    for (int i = 0; i < key_bindings_count; i++) total += key_bindings[i].shown != NULL;
+    rows = body->rows - 1;
+    if (ui->help_top > total - rows) ui->help_top = total - rows;
+    if (ui->help_top < 0) ui->help_top = 0;
+    ui_draw_title(ui, screen, body,
+                  total > rows ? "Help (Down scrolls, Esc leaves)" : "Help (Esc leaves)");
+    row = body->row + 1 - ui->help_top;
+    for (int i = 0; i < key_bindings_count; i++) {
+        if (key_bindings[i].shown == NULL) continue;
+        if (lines >= ui->help_top && lines < ui->help_top + rows) {
+            screen_put(screen, row + lines, 2, -1, ELEMENT_STRONG, key_bindings[i].shown);
+            screen_put(screen, row + lines, 15, -1, ELEMENT_TEXT, key_bindings[i].text);
+        }
+        lines++;
+    }
+    lines++;
+    for (int i = -1; i < words_count; i++, lines++) {
+        if (lines < ui->help_top || lines >= ui->help_top + rows) continue;
+        if (i < 0) {
+            screen_put(screen, row + lines, 2, -1, ELEMENT_TITLE, "Words");
+            continue;
+        }
+        screen_put(screen, row + lines, 2, -1, ELEMENT_STRONG, words[i][0]);
+        screen_put(screen, row + lines, 23, -1, ELEMENT_TEXT, words[i][1]);
+    }
+}
