@@ -236,7 +236,9 @@ static bool state_valid(const struct tt_estimator *estimator)
         return false;
     if (estimator->kind == TT_PARITY) {
         const struct parity *parity = &estimator->u.parity;
-        return parity->refit_interval_steps >= 1 && parity->rows < (1U << PARITY_TREE_LEVELS);
+        return parity->refit_interval_steps >= 1 && parity->window_steps >= 0 &&
+               parity->window_steps < parity->refit_interval_steps &&
+               parity->rows < (1U << PARITY_TREE_LEVELS);
     }
     const struct online *online = &estimator->u.online;
     if (online->refit_interval_steps < 1 || online->window_steps < 0 ||

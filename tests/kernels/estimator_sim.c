@@ -67,14 +67,23 @@ enum scenario {
     RANDOM_WALK,
     STARVATION,
     NEAR_CONSTANT,
+    NEGATIVE_SLOPE,
     MIXED_TEMPERATURE,
     POISONED,
     SCENARIOS
 };
 
 static const char *const scenario_name[SCENARIOS] = {
-    "well specified", "soft labels", "wrong link",      "level jump",        "deep collapse",
-    "random walk",    "starvation",  "near-constant f", "mixed temperature", "poisoned labels"};
+    "well specified", "soft labels",       "wrong link",     "level jump",
+    "deep collapse",  "random walk",       "starvation",     "near-constant f",
+    "negative slope", "mixed temperature", "poisoned labels"};
+
+/* Whether the law has a slope and intercepts of the model's form, for intervals to cover. */
+static bool has_coefficients(enum scenario scenario)
+{
+    return scenario != WRONG_LINK && scenario != NEGATIVE_SLOPE && scenario != MIXED_TEMPERATURE &&
+           scenario != POISONED;
+}
 
 struct law {
     enum scenario scenario;
@@ -90,7 +99,7 @@ static void law_start(struct law *law, enum scenario scenario, int steps)
     memset(law, 0, sizeof(*law));
     law->scenario = scenario;
     law->steps = steps;
-    law->slope = 0.62;
+    law->slope = scenario == NEGATIVE_SLOPE ? -0.3 : 0.62;
     for (int k = 0; k < K; k++) law->intercept[k] = -0.25 - 0.06 * k + (k % 2 ? 0.08 : 0.0);
 }
 
@@ -293,8 +302,8 @@ static void print_row(enum scenario scenario, int requests, const struct figures
 {
     printf("%-18s %4d %10.3f %10.3f", scenario_name[scenario], requests,
            1000.0 * f->excess[0] / f->labels, 1000.0 * f->excess[1] / f->labels);
-    if (scenario == WRONG_LINK || scenario == MIXED_TEMPERATURE || scenario == POISONED)
-        printf("        --"); /* no true coefficients */
+    if (!has_coefficients(scenario))
+        printf("        --");
     else
         printf(" %9.3f", f->covered / f->intervals);
     printf(" %9.2f", 1e4 * f->alarms / f->steps);
@@ -433,6 +442,9 @@ static int check_all(void)
 
     f = sample(NEAR_CONSTANT, 4, 5000, 1);
     check(excess(&f) < 2.0, "excess log loss, nats per 1000 labels", excess(&f));
+
+    f = sample(NEGATIVE_SLOPE, 4, 5000, 1);
+    check(f.alarms <= 1.0, "false drift alarms", f.alarms);
 
     f = sample(MIXED_TEMPERATURE, 4, 5000, 1);
     check(f.alarms <= 1.0, "false drift alarms", f.alarms);

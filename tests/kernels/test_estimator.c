@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,6 +21,17 @@ static const struct tt_estimator_options online6 = {
     .kind = TT_ONLINE, .positions = 6, .prior_slope = NAN, .prior_level = NAN};
 static const struct tt_estimator_options parity6 = {
     .kind = TT_PARITY, .positions = 6, .prior_slope = NAN, .prior_level = NAN};
+
+/* The library's calloc (linked with --wrap): fails once when asked to. */
+static bool fail_next_calloc;
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (!fail_next_calloc) return __real_calloc(count, size);
+    fail_next_calloc = false;
+    return NULL;
+}
 
 static uint64_t random_state;
 static double random_uniform(void)
@@ -561,6 +573,73 @@ static void damaged_blobs_are_refused(void **state)
     free(blob);
 }
 
+/* A blob that passes its sum and is wrong all the same: refused, or an estimator that is safe to
+ * run. Memory and undefined behaviour are the sanitizer build's to see. */
+static void hostile_blobs_do_no_harm(void **state)
+{
+    (void)state;
+    static const uint64_t words[] = {0,
+                                     1,
+                                     UINT64_MAX,
+                                     UINT64_C(0x7ff0000000000000),
+                                     UINT64_C(0x7ff8000000000000),
+                                     UINT64_C(0x7fefffffffffffff),
+                                     UINT64_C(0x7fffffff)};
+    const struct tt_estimator_options *kinds[] = {&online6, &parity6};
+    int loaded_count = 0, refused_count = 0;
+    random_state = 23;
+    for (int kind = 0; kind < 2; kind++) {
+        tt_estimator *original = new_estimator(kinds[kind]);
+        learn(original, 47, 3);
+        size_t size = 0;
+        tt_estimator_save(original, NULL, 0, &size);
+        unsigned char *blob = malloc(size);
+        assert_non_null(blob);
+        for (size_t i = 2; i < size / 8 - 1; i++) {
+            const uint64_t word = words[i % (sizeof(words) / sizeof(words[0]))];
+            tt_estimator *loaded = NULL;
+            tt_estimator_save(original, blob, size, NULL);
+            for (int b = 0; b < 8; b++) blob[8 * i + (size_t)b] = (unsigned char)(word >> (8 * b));
+            uint64_t sum = UINT64_C(0xcbf29ce484222325);
+            for (size_t b = 0; b < size - 8; b++) sum = (sum ^ blob[b]) * UINT64_C(0x100000001b3);
+            for (int b = 0; b < 8; b++)
+                blob[size - 8 + (size_t)b] = (unsigned char)(sum >> (8 * b));
+            if (tt_estimator_load(&loaded, blob, size) != TT_OK) {
+                assert_null(loaded);
+                refused_count++;
+                continue;
+            }
+            loaded_count++;
+            learn(loaded, 21, 1);
+            (void)report_of(loaded);
+            tt_estimator_free(loaded);
+        }
+        tt_estimator_free(original);
+        free(blob);
+    }
+    assert_true(loaded_count > 100 && refused_count > 10);
+}
+
+static void out_of_memory_is_reported(void **state)
+{
+    (void)state;
+    tt_estimator *estimator = new_estimator(&online6), *other = estimator;
+    size_t size = 0;
+    tt_estimator_save(estimator, NULL, 0, &size);
+    void *blob = malloc(size);
+    assert_non_null(blob);
+    tt_estimator_save(estimator, blob, size, NULL);
+    fail_next_calloc = true;
+    assert_int_equal(tt_estimator_new(&other, &online6), TT_ENOMEM);
+    assert_null(other);
+    other = estimator;
+    fail_next_calloc = true;
+    assert_int_equal(tt_estimator_load(&other, blob, size), TT_ENOMEM);
+    assert_null(other);
+    tt_estimator_free(estimator);
+    free(blob);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -582,6 +661,8 @@ int main(void)
         cmocka_unit_test(unknown_is_nan_not_zero),
         cmocka_unit_test(a_loaded_estimator_continues_bit_for_bit),
         cmocka_unit_test(damaged_blobs_are_refused),
+        cmocka_unit_test(hostile_blobs_do_no_harm),
+        cmocka_unit_test(out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
