@@ -5,6 +5,8 @@ storage_libstorage_la_SOURCES = \
 	storage/writer.h storage/writer.c storage/queue.h storage/queue.c \
 	storage/rows.h storage/rows.c storage/rollup.h storage/rollup.c \
 	storage/schema.h storage/schema.c storage/views.h storage/views.c \
-	storage/file.h storage/file.c storage/sql.h storage/sql.c
+	storage/file.h storage/file.c storage/sql.h storage/sql.c \
+	storage/reader_internal.h storage/reader.c storage/print.c \
+	storage/export.c storage/series.c
 storage_libstorage_la_CFLAGS = $(AM_CFLAGS) $(SQLITE_CFLAGS)
 storage_libstorage_la_LIBADD = $(SQLITE_LIBS)

@@ -26,26 +26,27 @@ enum statement {
     STATEMENTS
 };
 
+/* clang-format off */
+#define BIN_SQL(table, unit) \
+    "INSERT INTO " table "(run_id, stratum_id, " unit ", position, bin, n, sum_p, sum_y)" \
+    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET n = n + excluded.n," \
+    " sum_p = sum_p + excluded.sum_p, sum_y = sum_y + excluded.sum_y"
+
 static const char *const statement_sql[STATEMENTS] = {
     [PUT_SAMPLE] =
-        "INSERT INTO sample(sample_id, run_id, time_ms, mode_id, running, queued, steps, drafted, "
-        "admitted,"
-        " verified, accepted, emitted, target_rows, draft_us, verify_us, own_us, step_us, budget)"
-        " VALUES(?1, ?2, ?3, coalesce((SELECT mode_id FROM mode WHERE name = ?4), 0), ?5, ?6, ?7, "
-        "?8, ?9,"
-        " ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        "INSERT INTO sample(sample_id, run_id, time_ms, mode_id, running, queued,"
+        " steps, drafted, admitted, verified, accepted, emitted, target_rows,"
+        " draft_us, verify_us, own_us, step_us, budget)"
+        " VALUES(?1, ?2, ?3, coalesce((SELECT mode_id FROM mode WHERE name = ?4), 0), ?5, ?6,"
+        " ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
     [PUT_POSITION] = "INSERT INTO sample_position VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [PUT_STRATUM] = "INSERT INTO stratum(name) VALUES(?1)",
     [GET_STRATUM] = "SELECT stratum_id FROM stratum WHERE name = ?1",
-    [PUT_REFIT] = "INSERT INTO refit(run_id, stratum_id, time_ms, kind, epoch, slope, slope_se, "
-                  "level, centre,"
-                  " drift_z, observations, reset, rejected)"
-                  " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    [PUT_REFIT] =
+        "INSERT INTO refit(run_id, stratum_id, time_ms, kind, epoch, slope, slope_se, level,"
+        " centre, drift_z, observations, reset, rejected)"
+        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     [PUT_INTERCEPT] = "INSERT INTO refit_intercept VALUES(?1, ?2, ?3, ?4, ?5)",
-#define BIN_SQL(table, unit)                                                                       \
-    "INSERT INTO " table "(run_id, stratum_id, " unit ", position, bin, n, sum_p, sum_y)"          \
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE SET n = n + excluded.n,"        \
-    " sum_p = sum_p + excluded.sum_p, sum_y = sum_y + excluded.sum_y"
     [PUT_BIN] = BIN_SQL("calibration", "minute"),
     [PUT_BIN_1H] = BIN_SQL("calibration_1h", "hour"),
     [PUT_COST] =
@@ -54,19 +55,22 @@ static const char *const statement_sql[STATEMENTS] = {
     [PUT_DECISION] =
         "INSERT INTO decision(run_id, time_ms, who, origin, what, before, after, reason, numbers)"
         " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, CASE WHEN json_valid(?9) THEN ?9 END)",
-    [PUT_EVENT] = "INSERT INTO event(run_id, time_ms, severity, kind, text, numbers)"
-                  " VALUES(?1, ?2, ?3, ?4, ?5, CASE WHEN json_valid(?6) THEN ?6 END)",
-    [PUT_NODE] = "INSERT INTO node(name, kind) VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET kind "
-                 "= excluded.kind",
+    [PUT_EVENT] =
+        "INSERT INTO event(run_id, time_ms, severity, kind, text, numbers)"
+        " VALUES(?1, ?2, ?3, ?4, ?5, CASE WHEN json_valid(?6) THEN ?6 END)",
+    [PUT_NODE] =
+        "INSERT INTO node(name, kind) VALUES(?1, ?2)"
+        " ON CONFLICT(name) DO UPDATE SET kind = excluded.kind",
     [PUT_RUN] =
-        "INSERT INTO run(run_id, node_id, engine, version, model, model_digest, draft, "
-        "draft_digest,"
-        " hardware, settings, max_draft, start_ms)"
+        "INSERT INTO run(run_id, node_id, engine, version, model, model_digest, draft,"
+        " draft_digest, hardware, settings, max_draft, start_ms)"
         " VALUES(CASE WHEN EXISTS(SELECT 1 FROM run WHERE run_id = ?1) THEN NULL ELSE ?1 END,"
         " (SELECT node_id FROM node WHERE name = ?2), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-    [END_RUN] = "UPDATE run SET end_ms = max(?2, start_ms), clean = ?3 WHERE run_id = ?1 AND "
-                "end_ms IS NULL",
+    [END_RUN] =
+        "UPDATE run SET end_ms = max(?2, start_ms), clean = ?3"
+        " WHERE run_id = ?1 AND end_ms IS NULL",
 };
+/* clang-format on */
 
 struct rows {
     sqlite3 *db;

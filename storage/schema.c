@@ -17,6 +17,7 @@
 #include "storage/sql.h"
 #include "storage/views.h"
 
+/* clang-format off */
 /* Sums that a second, a minute and an hour of a node share. */
 #define COUNTS                                                                                     \
     " steps INTEGER NOT NULL, drafted INTEGER NOT NULL, admitted INTEGER NOT NULL,"                \
@@ -55,24 +56,25 @@ static const char version_1[] =
     "CREATE INDEX run_by_node ON run(node_id, start_ms);"
     "CREATE INDEX run_open ON run(run_id) WHERE end_ms IS NULL;"
     "CREATE TABLE mode(mode_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;"
-    "INSERT INTO mode VALUES(0, 'unknown'), (1, 'off'), (2, 'fixed'), (3, 'adaptive'), (4, "
-    "'shadow');"
+    "INSERT INTO mode VALUES"
+    "(0, 'unknown'), (1, 'off'), (2, 'fixed'), (3, 'adaptive'), (4, 'shadow');"
     "CREATE TABLE stratum(stratum_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;"
     /* seconds */
     "CREATE TABLE sample("
-    " sample_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run, time_ms INTEGER NOT "
-    "NULL,"
-    " mode_id INTEGER NOT NULL REFERENCES mode, running INTEGER NOT NULL, queued INTEGER NOT "
-    "NULL," COUNTS ", budget REAL) STRICT;"
+    " sample_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run,"
+    " time_ms INTEGER NOT NULL, mode_id INTEGER NOT NULL REFERENCES mode,"
+    " running INTEGER NOT NULL, queued INTEGER NOT NULL," COUNTS ", budget REAL) STRICT;"
     "CREATE INDEX sample_by_time ON sample(run_id, time_ms);"
     "CREATE TABLE sample_position("
-    " sample_id INTEGER NOT NULL REFERENCES sample ON DELETE CASCADE, position INTEGER NOT "
-    "NULL," POSITION_SUMS ", PRIMARY KEY(sample_id, position)) STRICT, WITHOUT ROWID;"
+    " sample_id INTEGER NOT NULL REFERENCES sample ON DELETE CASCADE,"
+    " position INTEGER NOT NULL," POSITION_SUMS ","
+    " PRIMARY KEY(sample_id, position)) STRICT, WITHOUT ROWID;"
     /* minutes (UTC ms / 60000) and hours */
-    ROLLUP("1m", "minute") ROLLUP("1h", "hour")
+    ROLLUP("1m", "minute")
+    ROLLUP("1h", "hour")
     /* how far the rollup got, and from when each tier is complete */
-    "CREATE TABLE rollup_state(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT "
-    "ROWID;"
+    "CREATE TABLE rollup_state("
+    " name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "INSERT INTO rollup_state VALUES('rolled_sample_id', 0), ('second_from_ms', 0),"
     " ('minute_from_ms', 0), ('minute_position_from_ms', 0), ('calibration_from_ms', 0),"
     " ('thinned_refit_id', 0), ('sparse_refit_id', 0);"
@@ -86,37 +88,33 @@ static const char version_1[] =
     "CREATE TABLE refit_intercept("
     " refit_id INTEGER NOT NULL REFERENCES refit ON DELETE CASCADE, position INTEGER NOT NULL,"
     " intercept REAL, intercept_se REAL, observations INTEGER NOT NULL,"
-    " PRIMARY KEY(refit_id, position)) STRICT, WITHOUT ROWID;" CALIBRATION("calibration", "minute")
-        CALIBRATION(
-            "calibration_1h",
-            "hour") "CREATE TABLE cost("
-                    " cost_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run, time_ms "
-                    "INTEGER NOT NULL,"
-                    " part TEXT NOT NULL, tokens INTEGER NOT NULL, requests INTEGER NOT NULL,"
-                    " context_band INTEGER NOT NULL, ms REAL, spread_ms REAL, n INTEGER NOT NULL) "
-                    "STRICT;"
-                    "CREATE INDEX cost_cell ON cost(run_id, part, tokens, requests, context_band, "
-                    "cost_id);"
-                    /* what was done and what happened */
-                    "CREATE TABLE decision("
-                    " decision_id INTEGER PRIMARY KEY, run_id INTEGER REFERENCES run, time_ms "
-                    "INTEGER NOT NULL,"
-                    " who TEXT, origin TEXT, what TEXT NOT NULL, before TEXT, after TEXT, reason "
-                    "TEXT, numbers TEXT) STRICT;"
-                    "CREATE INDEX decision_by_time ON decision(time_ms);"
-                    "CREATE INDEX decision_mode ON decision(run_id, time_ms) WHERE what = 'mode';"
-                    "CREATE TABLE event("
-                    " event_id INTEGER PRIMARY KEY, run_id INTEGER REFERENCES run, time_ms INTEGER "
-                    "NOT NULL,"
-                    " severity TEXT NOT NULL, kind TEXT NOT NULL, text TEXT, numbers TEXT) STRICT;"
-                    "CREATE INDEX event_by_time ON event(time_ms);"
-                    /* a mode change's effect, kept when the seconds that it was computed from are
-                       gone */
-                    "CREATE TABLE toggle_result("
-                    " decision_id INTEGER PRIMARY KEY REFERENCES decision ON DELETE CASCADE,"
-                    " seconds_before INTEGER NOT NULL, seconds_after INTEGER NOT NULL,"
-                    " tps_before REAL, tps_after REAL, gain REAL, gain_low REAL, gain_high REAL,"
-                    " step_ms_before REAL, step_ms_after REAL) STRICT;";
+    " PRIMARY KEY(refit_id, position)) STRICT, WITHOUT ROWID;"
+    CALIBRATION("calibration", "minute")
+    CALIBRATION("calibration_1h", "hour")
+    "CREATE TABLE cost("
+    " cost_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run,"
+    " time_ms INTEGER NOT NULL, part TEXT NOT NULL, tokens INTEGER NOT NULL,"
+    " requests INTEGER NOT NULL, context_band INTEGER NOT NULL,"
+    " ms REAL, spread_ms REAL, n INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX cost_cell ON cost(run_id, part, tokens, requests, context_band, cost_id);"
+    /* what was done and what happened */
+    "CREATE TABLE decision("
+    " decision_id INTEGER PRIMARY KEY, run_id INTEGER REFERENCES run, time_ms INTEGER NOT NULL,"
+    " who TEXT, origin TEXT, what TEXT NOT NULL, before TEXT, after TEXT, reason TEXT,"
+    " numbers TEXT) STRICT;"
+    "CREATE INDEX decision_by_time ON decision(time_ms);"
+    "CREATE INDEX decision_mode ON decision(run_id, time_ms) WHERE what = 'mode';"
+    "CREATE TABLE event("
+    " event_id INTEGER PRIMARY KEY, run_id INTEGER REFERENCES run, time_ms INTEGER NOT NULL,"
+    " severity TEXT NOT NULL, kind TEXT NOT NULL, text TEXT, numbers TEXT) STRICT;"
+    "CREATE INDEX event_by_time ON event(time_ms);"
+    /* a mode change's effect, kept when the seconds that it was computed from are gone */
+    "CREATE TABLE toggle_result("
+    " decision_id INTEGER PRIMARY KEY REFERENCES decision ON DELETE CASCADE,"
+    " seconds_before INTEGER NOT NULL, seconds_after INTEGER NOT NULL,"
+    " tps_before REAL, tps_after REAL, gain REAL, gain_low REAL, gain_high REAL,"
+    " step_ms_before REAL, step_ms_after REAL) STRICT;";
+/* clang-format on */
 
 static const char *const steps_sql[] = {version_1};
 const struct schema_steps schema_steps = {steps_sql, sizeof steps_sql / sizeof *steps_sql};
