@@ -185,7 +185,7 @@ int views_create(sqlite3 *db)
 {
     int rc = SQLITE_OK;
     for (int i = 0; rc == SQLITE_OK && i < views_count; i++) {
-        char *sql = sqlite3_mprintf("CREATE VIEW %s AS %s", views[i].name, views[i].sql);
+        char *sql = sqlite3_mprintf("CREATE VIEW main.%s AS %s", views[i].name, views[i].sql);
         rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
         sqlite3_free(sql);
     }
@@ -196,7 +196,7 @@ int views_drop(sqlite3 *db)
 {
     int rc = SQLITE_OK;
     for (int i = 0; rc == SQLITE_OK && i < views_count; i++) {
-        char *sql = sqlite3_mprintf("DROP VIEW IF EXISTS %s", views[i].name);
+        char *sql = sqlite3_mprintf("DROP VIEW IF EXISTS main.%s", views[i].name);
         rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
         sqlite3_free(sql);
     }
