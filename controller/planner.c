@@ -79,29 +79,25 @@ void planner_set_options(struct planner *planner, const struct planner_options *
 /* ---------------------------------------------------------------------------------------------------
  * modes */
 
-/* The best uniform K >= 1 of the cost table at the load of the step begun last (one request before
- * the first): off is a mode of its own. */
+/* The best uniform K >= 1 of the cost table at the load of the last step that had any, before the
+ * first one at half of the most requests. (K = 0 is the mode off.) Of the load, not of caps and
+ * catching up at this moment. */
 static int best_fixed(struct planner *planner)
 {
-    if (isnan(planner_verify_ms(planner, 1))) return 1;
-    bool idle = planner->count == 0;
-    if (idle) {
-        planner->row[0].request =
-            (struct planner_request){.cap = planner->options.max_draft, .starved = -1};
-        planner->count = 1;
+    int count = planner->count;
+    planner->count = planner->load > 0 ? planner->load : (planner->options.max_requests + 1) / 2;
+    for (int r = 0; r < planner->count; r++) {
+        struct planner_request *request = &planner->row[r].request;
+        if (planner->load == 0) *request = (struct planner_request){.starved = -1};
+        request->cap = planner->options.max_draft;
+        request->catch_up = 1;
     }
-    for (int r = 0; r < planner->count;
-         r++) { /* of the load, not of caps near some request's end */
-        planner->row[r].request.cap = planner->options.max_draft;
-        planner->row[r].request.catch_up = 1;
-    }
-    planner_value_uniform(planner);
     int best = 1;
-    for (int draft = 2; draft <= planner->options.max_draft; draft++)
-        if (planner->uniform_value[draft] * planner->uniform_ms[best] >
-            planner->uniform_value[best] * planner->uniform_ms[draft])
-            best = draft;
-    if (idle) planner->count = 0;
+    if (!isnan(planner_verify_ms(planner, 1))) {
+        planner_value_uniform(planner);
+        best = planner_best_drafting(planner);
+    }
+    planner->count = count;
     return best;
 }
 
@@ -155,6 +151,7 @@ void planner_begin(struct planner *planner, const struct planner_request *reques
 {
     assert(count >= 0 && count <= planner->options.max_requests && base_tokens >= count);
     planner->count = count;
+    if (count > 0) planner->load = count;
     planner->base_tokens = planner->tokens = base_tokens;
     planner->finishing = finishing;
     planner->band = cost_context_band(context_cells);
@@ -248,7 +245,10 @@ int planner_draft(struct planner *planner, int depth, const int **rows)
     planner->live_count = 0;
     *rows = planner->live;
     if (depth >= planner->options.max_draft) return 0;
-    if (planner->plan != PLAN_NONE) mark_live(planner, depth);
+    bool answered =
+        !shadow ||
+        depth < planner->fixed_draft; /* fixed would not draft so deep: nothing to plan with */
+    if (planner->plan != PLAN_NONE && answered) mark_live(planner, depth);
     for (int r = 0; r < planner->count; r++) {
         const struct row *row = &planner->row[r];
         bool fixed =
@@ -267,6 +267,7 @@ static void admit_row(struct planner *planner, struct row *row)
     row->survival *= row->probability;
     planner->tokens++;
     planner->report.admitted++;
+    row->expected += row->survival;
     planner->report.value += row->survival;
 }
 
@@ -330,9 +331,7 @@ int planner_admit(struct planner *planner, int depth, const double *probability,
 
 void planner_end(struct planner *planner, const struct planner_outcome *outcome)
 {
-    struct planner_report report;
-    planner_get_report(planner, &report);
-    planner->report.cost_ms = report.cost_ms;
+    planner_get_report(planner, &planner->report);
     planner_learn(planner, outcome);
 }
 
@@ -340,7 +339,7 @@ void planner_get_report(const struct planner *planner, struct planner_report *ou
 {
     *out = planner->report;
     out->cost_ms = planner_verify_ms(planner, planner->tokens) + planner->draft_ms +
-                   (planner->report.drafted > 0 ? planner_own_ms(planner) : 0);
+                   planner_own_ms(planner, planner->report.drafted > 0);
 }
 
 void planner_uniform(const struct planner *planner, double *tokens_per_ms, int capacity)

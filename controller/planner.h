@@ -63,7 +63,7 @@ int planner_draft(struct planner *planner, int depth, const int **rows);
 int planner_admit(struct planner *planner, int depth, const double *probability, uint8_t *admit);
 
 struct planner_outcome {
-    const int *admitted, *accepted; /* (count) a request of planner_begin */
+    const int *admitted, *accepted; /* (count) a request of planner_begin; 0 and 0 where a request gives no labels */
     double draft_ms, verify_ms, own_ms;
 };
 /* Learn from the step: forgotten mean acceptance per stratum and position, hysteresis, probe budgets. */

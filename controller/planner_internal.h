@@ -19,6 +19,7 @@ struct row { /* one request of the step */
     double survival;    /* of the drafts admitted so far; 1 without any */
     double probability; /* prediction at the depth in hand */
     double worth;       /* what the strict order sorts by */
+    double expected;    /* acceptances that the plan expects: the sum over what it admitted */
     double skipped; /* prediction of the first drafted position that was not admitted; NaN = none */
     int drafted, admitted; /* under the plan; in shadow as the plan would have it */
     int forced;            /* explore down to here, whatever it is worth */
@@ -81,7 +82,11 @@ struct planner {
         rule_uniform; /* forgotten sums of rule steps: tokens without drafts, planned
                          acceptances, and what the best uniform would have made */
     double accepted_sum, predicted_sum; /* forgotten: realised and planned acceptances */
-    double credit_ms;                   /* time that probes and exploration may still take */
+    struct {
+        double ms, weight; /* forgotten mean for one request, and how much it rests on */
+    } own[2];              /* without and with drafts */
+    int load;              /* requests of the last step that had any */
+    double credit_ms;      /* time that probes and exploration may still take */
 
     struct planner_report report;
     char why[16];
@@ -95,7 +100,9 @@ struct planner {
 /* ---- planner_value.c ---- */
 double planner_verify_ms(const struct planner *planner, int tokens);
 double planner_draft_ms(const struct planner *planner, int requests);
-double planner_own_ms(const struct planner *planner);
+/* trimtab's own work in a step with or without drafts. What was never seen of one kind is taken
+ * from the other. */
+double planner_own_ms(const struct planner *planner, bool drafting);
 /* The first draft forward for the first `count` rows of `order` (NULL: all rows with a cap):
  * catching up is a forward of all the tokens that the draft model has to read, and is spread over
  * the steps it will serve. */
@@ -103,6 +110,8 @@ double planner_first_draft_ms(const struct planner *planner, const int *order, i
 /* Chains of every stratum of the step, value and cost of every uniform K, the best of them,
  * plain_rate and lambda. */
 void planner_value_uniform(struct planner *planner);
+double planner_uniform_rate(const struct planner *planner, int draft); /* tokens per ms */
+int planner_best_drafting(const struct planner *planner);              /* the best uniform K >= 1 */
 /* Rows by worth, descending, equal ones by row: the strict order within one depth. */
 void planner_sort(const struct planner *planner, int *order, int count);
 /* The best way on for the first `count` rows of order at `depth`, looking one, two, ... depths

@@ -17,8 +17,9 @@
 
 #include "controller/planner_internal.h"
 
-#define WARM_UP_STEPS 60 /* design, algorithm 4.2: the first 60 labelled steps verify every draft  \
-                          */
+#define WARM_UP_STEPS                                                                              \
+    60 /* design, algorithm 4.2: the first 60 labelled steps verify every draft                    \
+        */
 #define WARM_UP_LEAST_STEPS 20 /* one refit */
 #define WARM_UP_ROWS 240       /* requests' steps that are as good as 60 steps of a small batch */
 #define WARM_UP_COST 1.8       /* a warm-up step must not take longer than this many plain ones */
@@ -30,7 +31,10 @@
     8.0 /* a probe stands for several steps, or returning from off would take for ever */
 #define PROBE_BUDGET 0.003        /* of all time */
 #define CREDIT_LIMIT_STEPS 4000.0 /* credit that may pile up, in steps' worth of PROBE_BUDGET */
-#define RULE_MEMORY 0.98          /* a step */
+#define OWN_MEMORY_STEPS 100.0
+#define OWN_TRUSTED 10.0
+#define OWN_OUTLIER 4.0
+#define RULE_MEMORY 0.98 /* a step */
 #define CALIBRATION_MEMORY 0.995
 #define CALIBRATION_PRIOR 20.0 /* acceptances */
 #define RULE_LEAST_BASE 10.0   /* remembered tokens before the rule's own record counts */
@@ -87,26 +91,13 @@ static void set_regime(struct planner *planner, int regime, double gain)
     planner->regime_contrary_steps = 0;
 }
 
-static double uniform_rate(const struct planner *planner, int draft)
-{
-    return planner->uniform_value[draft] / planner->uniform_ms[draft];
-}
-
-static int best_drafting_uniform(const struct planner *planner)
-{
-    int best = 1;
-    for (int draft = 2; draft <= planner->options.max_draft; draft++)
-        if (uniform_rate(planner, draft) > uniform_rate(planner, best)) best = draft;
-    return best;
-}
-
 static void enter(struct planner *planner, double gain)
 {
     planner->drafting = true;
     planner->contrary_steps = 0;
     planner->spell_steps = 0;
     planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
-    set_regime(planner, best_drafting_uniform(planner), gain);
+    set_regime(planner, planner_best_drafting(planner), gain);
 }
 
 static void leave(struct planner *planner, double gain)
@@ -132,9 +123,10 @@ static void update_regime(struct planner *planner, double gain)
 
     planner->spell_steps++;
     if (planner->regime < 1 || planner->regime > planner->options.max_draft)
-        set_regime(planner, best_drafting_uniform(planner), gain);
-    int best = best_drafting_uniform(planner);
-    double over = uniform_rate(planner, best) / uniform_rate(planner, planner->regime) - 1;
+        set_regime(planner, planner_best_drafting(planner), gain);
+    int best = planner_best_drafting(planner);
+    double over =
+        planner_uniform_rate(planner, best) / planner_uniform_rate(planner, planner->regime) - 1;
     planner->regime_contrary_steps =
         over > planner->options.min_gain ? planner->regime_contrary_steps + 1 : 0;
     if (planner->regime_contrary_steps >= LEAVE_STEPS) set_regime(planner, best, over);
@@ -185,8 +177,8 @@ static struct candidate choose_first(struct planner *planner, bool model)
         bool group_ends = end == count || planner->row[planner->order[end]].worth <
                                               planner->row[planner->order[end - 1]].worth;
         if (!group_ends) continue;
-        double forward_ms =
-            planner_first_draft_ms(planner, planner->order, end) + planner_own_ms(planner);
+        double forward_ms = planner_first_draft_ms(planner, planner->order, end) +
+                            planner_own_ms(planner, true) - planner_own_ms(planner, false);
         struct candidate found = planner_value_best(planner, planner->order, end, 0, false,
                                                     forward_ms, planner->plain_rate);
         if (found.score > best.score) best = found;
@@ -279,36 +271,60 @@ void planner_choose(struct planner *planner)
 /* ------------------------------------------------------------------------------------------------
  * learning */
 
-static void learn_rule(struct planner *planner, int accepted)
+static void learn_own(struct planner *planner, bool drafted, double ms)
 {
-    double survival = planner->report.value - planner->count - planner->finishing;
-    planner->accepted_sum = CALIBRATION_MEMORY * planner->accepted_sum + accepted;
-    planner->predicted_sum = CALIBRATION_MEMORY * planner->predicted_sum + survival;
+    if (planner->count == 0 || !(ms >= 0) || !isfinite(ms)) return;
+    double each = ms / planner->count;
+    double *mean = &planner->own[drafted].ms, *weight = &planner->own[drafted].weight;
+    if (*weight >= OWN_TRUSTED)
+        each = fmin(each, OWN_OUTLIER * *mean); /* the rest was someone else's time slice */
+    *weight = fmin(*weight + 1, OWN_MEMORY_STEPS);
+    *mean += (each - *mean) / *weight;
+}
+
+/* What the rule made of a step, beside what the best uniform K would have made in the same time. */
+static void learn_rule(struct planner *planner)
+{
     if (planner->exploring || planner->base_tokens != planner->count)
-        return; /* not what the rule alone would make */
-    double uniform = uniform_rate(planner, planner->best_uniform) * planner->report.cost_ms;
+        return; /* not what the rule alone makes */
+    double uniform = planner_uniform_rate(planner, planner->best_uniform) * planner->report.cost_ms;
+    double survival = planner->report.value - planner->count - planner->finishing;
     planner->rule_base = RULE_MEMORY * planner->rule_base + planner->count;
     planner->rule_survival = RULE_MEMORY * planner->rule_survival + survival;
     planner->rule_uniform = RULE_MEMORY * planner->rule_uniform + uniform;
 }
 
+/* Labels of one request. A block cut short by the end of its text, or without labels, says nothing
+ * about the plan. */
+static void learn_row(struct planner *planner, const struct row *row, int admitted, int accepted)
+{
+    assert(accepted >= 0 && accepted <= admitted);
+    struct acceptance *acceptance = &planner->stratum[row->request.stratum].acceptance;
+    double skipped = admitted == row->admitted ? row->skipped : NAN;
+    if (admitted > planner->options.max_draft) admitted = planner->options.max_draft;
+    if (accepted > admitted) accepted = admitted;
+    if (admitted > 0 || !isnan(skipped))
+        acceptance_observe(acceptance, admitted, accepted, skipped,
+                           planner->probing ? PROBE_WEIGHT : 1);
+    if (planner->plan != PLAN_RULE || admitted != row->admitted) return;
+    planner->accepted_sum += accepted;
+    planner->predicted_sum += row->expected;
+}
+
 void planner_learn(struct planner *planner, const struct planner_outcome *outcome)
 {
-    int labelled = 0, accepted = 0;
-    double weight = planner->probing ? PROBE_WEIGHT : 1;
+    int labelled = 0, drafted = 0;
+    planner->accepted_sum *= CALIBRATION_MEMORY;
+    planner->predicted_sum *= CALIBRATION_MEMORY;
     for (int r = 0; r < planner->count; r++) {
-        const struct row *row = &planner->row[r];
-        int admitted = outcome->admitted[r];
-        assert(outcome->accepted[r] >= 0 && outcome->accepted[r] <= admitted);
-        accepted += outcome->accepted[r];
-        labelled += admitted > 0;
-        if (admitted == 0 && isnan(row->skipped)) continue;
-        acceptance_observe(&planner->stratum[row->request.stratum].acceptance, admitted,
-                           outcome->accepted[r], row->skipped, weight);
+        learn_row(planner, &planner->row[r], outcome->admitted[r], outcome->accepted[r]);
+        labelled += outcome->admitted[r] > 0;
+        drafted += outcome->admitted[r] > 0 || planner->row[r].drafted > 0;
     }
     planner->labelled_steps += labelled > 0;
     planner->labelled_rows += labelled;
-    if (planner->mode == MODE_ADAPTIVE && planner->plan == PLAN_RULE) learn_rule(planner, accepted);
+    if (planner->mode == MODE_ADAPTIVE && planner->plan == PLAN_RULE) learn_rule(planner);
+    learn_own(planner, drafted > 0, outcome->own_ms);
 
     double step_ms = outcome->draft_ms + outcome->verify_ms + outcome->own_ms;
     if (!(step_ms > 0) || !isfinite(step_ms)) return;

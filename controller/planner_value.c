@@ -18,6 +18,9 @@
 
 #include "controller/planner_internal.h"
 
+/* What a draft model reads in its first forward while it keeps up: the last draft and the token
+ * after it, when all were accepted. More is catching up. */
+#define IN_STEP_TOKENS 2
 #define FRACTIONS_TOTAL 8 /* with fewer requests than this, fractions of one are tried */
 
 /* What an accepted draft beyond the first is worth, in tokens. Text comes in easy stretches: what a
@@ -42,22 +45,25 @@ double planner_draft_ms(const struct planner *planner, int requests)
     return requests > 0 ? known_or_zero(cost_draft(planner->cost, requests)) : 0;
 }
 
-double planner_own_ms(const struct planner *planner)
+double planner_own_ms(const struct planner *planner, bool drafting)
 {
+    if (planner->own[drafting].weight > 0) return planner->own[drafting].ms * planner->count;
+    if (planner->own[!drafting].weight > 0) return planner->own[!drafting].ms * planner->count;
     return known_or_zero(cost_own(planner->cost, planner->count));
 }
 
 double planner_first_draft_ms(const struct planner *planner, const int *order, int count)
 {
-    int drafters = 0, tokens = 0;
+    int tokens = 0, now = 0;
     for (int i = 0; i < count; i++) {
         const struct planner_request *request = &planner->row[order ? order[i] : i].request;
         if (request->free_draft || request->cap < 1) continue;
-        drafters++;
-        tokens += request->catch_up > 1 ? request->catch_up : 1;
+        int read = request->catch_up > 1 ? request->catch_up : 1;
+        tokens += read;
+        now += read < IN_STEP_TOKENS ? read : IN_STEP_TOKENS;
     }
-    double in_step = planner_draft_ms(planner, drafters);
-    if (tokens == drafters) return in_step;
+    double in_step = planner_draft_ms(planner, now);
+    if (tokens == now) return in_step;
     return in_step + fmax(0, planner_draft_ms(planner, tokens) - in_step) / planner->stay_steps;
 }
 
@@ -93,8 +99,8 @@ static void value_one_uniform(struct planner *planner, int draft, double forward
         tokens += length;
     }
     planner->uniform_value[draft] = value;
-    planner->uniform_ms[draft] = planner_verify_ms(planner, tokens) + forwards_ms +
-                                 (draft > 0 ? planner_own_ms(planner) : 0);
+    planner->uniform_ms[draft] =
+        planner_verify_ms(planner, tokens) + forwards_ms + planner_own_ms(planner, draft > 0);
 }
 
 /* Requests of the draft model that reach draft forward `depth` when everything is drafted. */
@@ -126,6 +132,20 @@ void planner_value_uniform(struct planner *planner)
     planner->plain_rate = planner->uniform_value[0] / planner->uniform_ms[0];
     planner->lambda =
         planner->uniform_value[planner->best_uniform] / planner->uniform_ms[planner->best_uniform];
+}
+
+double planner_uniform_rate(const struct planner *planner, int draft)
+{
+    return planner->uniform_value[draft] / planner->uniform_ms[draft];
+}
+
+int planner_best_drafting(const struct planner *planner)
+{
+    int best = 1;
+    for (int draft = 2; draft <= planner->options.max_draft; draft++)
+        if (planner_uniform_rate(planner, draft) > planner_uniform_rate(planner, best))
+            best = draft;
+    return best;
 }
 
 static bool before(const struct planner *planner, int a, int b)
