@@ -130,7 +130,7 @@ void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64
     cell->stamp = curve->clock;
     /* The stored level gets a majority in the gate, or the first observation after a restart would
      * be the median. */
-    for (int i = 0; i < TRUSTED_COUNT; i++) cell->recent[i] = (float)ms;
+    for (int i = 0; i < TRUSTED_COUNT; i++) cell->recent[i] = ms;
     cell->recent_count = cell->recent_next = TRUSTED_COUNT;
     curve_refresh(curve, size);
 }
@@ -138,11 +138,11 @@ void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64
 /* ------------------------------------------------------------------------------------------------
  * learning */
 
-static double median_of(const float *value, int count, double centre)
+static double median_of(const double *value, int count, double centre)
 {
     double sorted[COST_RECENT];
     for (int i = 0; i < count; i++) {
-        double x = isnan(centre) ? (double)value[i] : fabs((double)value[i] - centre);
+        double x = isnan(centre) ? value[i] : fabs(value[i] - centre);
         int at = i;
         for (; at > 0 && sorted[at - 1] > x; at--) sorted[at] = sorted[at - 1];
         sorted[at] = x;
@@ -171,7 +171,7 @@ static bool curve_observe(struct curve *curve, int size, double ms)
     struct cell *cell = &curve->cell[size];
     bool stale = curve->clock - cell->stamp > STALE_OBSERVATIONS;
     cell->stamp = ++curve->clock;
-    cell->recent[cell->recent_next] = (float)ms;
+    cell->recent[cell->recent_next] = ms;
     cell->recent_next = (uint8_t)((cell->recent_next + 1) % COST_RECENT);
     if (cell->recent_count < COST_RECENT) cell->recent_count++;
 

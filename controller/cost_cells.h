@@ -19,7 +19,7 @@ struct cell {
     int64_t n;        /* accepted observations ever; 0 = not measured */
     int64_t dropped;  /* outliers ever */
     uint64_t stamp;   /* the part's clock at the last observation */
-    float recent[COST_RECENT];
+    double recent[COST_RECENT];
     uint8_t recent_count, recent_next;
     bool changed; /* since the last cost_take_changed */
 };
