@@ -110,6 +110,8 @@ static void exchange_free(struct exchange *x)
 {
     watch_remove(x->server->view.watch, x);
     if (x->release) x->release(x);
+    pthread_mutex_lock(&x->lock); /* the worker that resumed it may still be on its way out */
+    pthread_mutex_unlock(&x->lock);
     atomic_fetch_sub(&x->server->view.body_bytes, x->body.capacity);
     buffer_free(&x->body);
     buffer_free(&x->out);
