@@ -24,7 +24,7 @@ static double nice_step(double span)
     return power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 2.5 ? 2.5 : part <= 5 ? 5 : 10);
 }
 
-bool chart_choose_range(const double *bucket, int count, double least_span, bool from_zero,
+bool chart_choose_range(const double *bucket, int count, double least_span, double least_ratio,
                         struct chart_range *out)
 {
     double low = INFINITY, high = -INFINITY, step;
@@ -35,12 +35,12 @@ bool chart_choose_range(const double *bucket, int count, double least_span, bool
         high = fmax(high, bucket[i]);
     }
     if (low > high) return false;
-    if (from_zero) low = fmin(low, 0);
+    least_span = fmax(least_span, least_ratio * fabs(high));
     if (high - low < least_span) {
         double middle = (high + low) / 2;
 
-        high = fmax(high, from_zero ? least_span : middle + least_span / 2);
-        low = from_zero ? low : fmin(low, middle - least_span / 2);
+        low = low >= 0 ? fmax(0, middle - least_span / 2) : middle - least_span / 2;
+        high = fmax(high, low + least_span);
     }
     step = nice_step((high - low) / 4);
     out->low = step * floor(low / step + 1e-9);

@@ -20,9 +20,9 @@ int chart_buckets(const struct screen *screen, int cols);
 struct chart_range {
     double low, high;
 };
-/* A round range that holds all buckets, at least `least_span` wide; from_zero makes its low end 0.
- * False: no value. */
-bool chart_choose_range(const double *bucket, int count, double least_span, bool from_zero,
+/* A round range that holds all buckets, at least `least_span` and `least_ratio` of the highest
+ * value wide, so that noise does not look like news. False: no value. */
+bool chart_choose_range(const double *bucket, int count, double least_span, double least_ratio,
                         struct chart_range *out);
 
 enum chart_form { CHART_CURVE, CHART_AREA };

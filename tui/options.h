@@ -32,9 +32,8 @@ struct verb {
     int (*run)(const struct options *options);
     int words_least, words_most; /* -1 = any number */
     const char *arguments, *text;
-    const char *options; /* long names that it takes beyond the common ones, blank-separated */
 };
-extern const struct verb verbs[]; /* main.c */
+extern const struct verb verbs[]; /* verbs.c */
 extern const int verbs_count;
 
 /* Parse; reorders argv. *verb is NULL for the console itself. 0, or -1 after *cause (malloc'd) was

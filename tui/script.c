@@ -145,21 +145,30 @@ static int take(struct script *script, json_t *document, char **cause)
     return result;
 }
 
-static int do_load(struct script *script, char *rest, char **cause)
+static json_t *read_document(struct script *script, const char *file, char **cause)
 {
     const char *slash = strrchr(script->path, '/');
     char path[4096];
     json_error_t error;
+    json_t *document;
+
+    snprintf(path, sizeof path, "%.*s%s",
+             file[0] == '/' || slash == NULL ? 0 : (int)(slash - script->path + 1), script->path,
+             file);
+    document = json_load_file(path, 0, &error);
+    if (document == NULL) fail(script, cause, "cannot load: ", error.text);
+    return document;
+}
+
+static int do_load(struct script *script, char *rest, char **cause)
+{
     json_t *document, *part;
     const char *key;
     int result = 0;
 
     if (need_ui(script, cause) != 0) return -1;
-    snprintf(path, sizeof path, "%.*s%s",
-             rest[0] == '/' || slash == NULL ? 0 : (int)(slash - script->path + 1), script->path,
-             rest);
-    document = json_load_file(path, 0, &error);
-    if (document == NULL) return fail(script, cause, "cannot load ", error.text);
+    document = read_document(script, rest, cause);
+    if (document == NULL) return -1;
     if (json_object_get(document, "schema") != NULL) {
         result = take(script, document, cause);
     } else {
@@ -171,6 +180,20 @@ static int do_load(struct script *script, char *rest, char **cause)
     }
     json_decref(document);
     return result == 0 ? 0 : fail(script, cause, "cannot load ", rest);
+}
+
+static int do_base(struct script *script, char *rest, char **cause)
+{
+    json_t *document = read_document(script, rest, cause), **slot;
+    const char *schema;
+
+    if (document == NULL) return -1;
+    schema = json_string_value(json_object_get(document, "schema"));
+    slot = schema != NULL && strncmp(schema, "trimtab.nodes/", 14) == 0 ? &script->nodes
+                                                                        : &script->snapshot;
+    json_decref(*slot);
+    *slot = document;
+    return 0;
 }
 
 /* Replace keys, object by object; null is a value. */
@@ -307,11 +330,11 @@ static const struct {
     command_fn *run;
     bool bare; /* works without an argument */
 } commands[] = {
-    {"size", do_size, false},      {"option", do_option, false}, {"time", do_time, false},
-    {"wait", do_wait, false},      {"load", do_load, false},     {"patch", do_patch, false},
-    {"trouble", do_trouble, true}, {"key", do_key, false},       {"type", do_type, false},
-    {"expect", do_expect, false},  {"answer", do_answer, false}, {":dump", do_dump, false},
-    {":styles", do_styles, false},
+    {"size", do_size, false},   {"option", do_option, false},  {"time", do_time, false},
+    {"wait", do_wait, false},   {"load", do_load, false},      {"base", do_base, false},
+    {"patch", do_patch, false}, {"trouble", do_trouble, true}, {"key", do_key, false},
+    {"type", do_type, false},   {"expect", do_expect, false},  {"answer", do_answer, false},
+    {":dump", do_dump, false},  {":styles", do_styles, false},
 };
 
 static int run_line(struct script *script, char *line, char **cause)

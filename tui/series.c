@@ -65,8 +65,8 @@ static int bucket_at(int64_t time_ms, int64_t from_ms, int64_t to_ms, int count)
     return (int)((double)(time_ms - from_ms) * count / (double)(to_ms - from_ms));
 }
 
-void series_bucket(const struct series *series, int64_t from_ms, int64_t to_ms, int64_t join_ms,
-                   double *bucket, int count)
+void series_bucket(const struct series *series, int64_t from_ms, int64_t to_ms, int64_t until_ms,
+                   int64_t join_ms, double *bucket, int count)
 {
     const struct series_point *before = NULL;
     int filled = -1, n = 0; /* the bucket being averaged, and its points */
@@ -77,7 +77,7 @@ void series_bucket(const struct series *series, int64_t from_ms, int64_t to_ms, 
         const struct series_point *point = &series->point[i];
         int at;
 
-        if (point->time_ms >= to_ms) break;
+        if (point->time_ms >= to_ms || point->time_ms >= until_ms) break;
         if (!isfinite(point->value)) {
             before = NULL;
             continue;

@@ -30,8 +30,9 @@ bool series_add(struct series *series, int64_t time_ms, double value);
 bool series_merge(struct series *series, const struct series_point *history, int count,
                   int64_t step_ms);
 /* Means over `count` equal buckets of [from_ms, to_ms); NaN where nothing is known. Points up to
- * join_ms apart are joined by a straight line, wider holes and breaks stay. */
-void series_bucket(const struct series *series, int64_t from_ms, int64_t to_ms, int64_t join_ms,
-                   double *bucket, int count);
+ * join_ms apart are joined by a straight line, wider holes and breaks stay. Points from until_ms on
+ * are left out. */
+void series_bucket(const struct series *series, int64_t from_ms, int64_t to_ms, int64_t until_ms,
+                   int64_t join_ms, double *bucket, int count);
 
 #endif

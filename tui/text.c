@@ -206,12 +206,15 @@ char *text_age(char out[TEXT_NUMBER], double seconds)
     return out;
 }
 
+#define YEAR_9999_MS 253402300799999
+
 static char *format_time(char out[TEXT_NUMBER], int64_t time_ms, bool utc, const char *format)
 {
     time_t seconds = (time_t)(time_ms / 1000);
     struct tm parts;
 
-    if (time_ms <= 0 || (utc ? gmtime_r(&seconds, &parts) : localtime_r(&seconds, &parts)) == NULL)
+    if (time_ms <= 0 || time_ms > YEAR_9999_MS ||
+        (utc ? gmtime_r(&seconds, &parts) : localtime_r(&seconds, &parts)) == NULL)
         return strcpy(out, TEXT_UNKNOWN);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"

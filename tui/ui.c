@@ -155,8 +155,7 @@ static void ask_toggle(struct ui *ui)
     } else if (!ui->model->snapshot_known) {
         say(ui, ELEMENT_WARN, true, "not possible yet: nothing is known about a node");
     } else if (ui->model->read_only) {
-        say(ui, ELEMENT_WARN, true,
-            "read-only: be the socket's owner, or give the write token with --token-file FILE");
+        say(ui, ELEMENT_WARN, true, "read-only: be the socket's owner, or use --token-file FILE");
     } else if (strstr(s->node.capabilities, "mode") == NULL ||
                (node != NULL && !node->can_set_mode)) {
         snprintf(text, sizeof text, "%s cannot be switched: %s", s->node.id,
@@ -208,14 +207,12 @@ void ui_take_answer(struct ui *ui, enum answer answer, int64_t generation, const
     ui->pending = false;
     switch (answer) {
     case ANSWER_CONFLICT:
-        snprintf(
-            message, sizeof message,
-            "%s was changed by somebody else meanwhile (generation %lld); look, then press a again",
-            ui->command.node, (long long)generation);
+        snprintf(message, sizeof message,
+                 "%s: changed by somebody else (generation %lld); look, then press a again",
+                 ui->command.node, (long long)generation);
         break;
     case ANSWER_UNREACHABLE:
-        snprintf(message, sizeof message,
-                 "%s: no answer, the change may or may not have happened: %s", ui->command.node,
+        snprintf(message, sizeof message, "%s: unknown whether it happened: %s", ui->command.node,
                  text);
         break;
     default:

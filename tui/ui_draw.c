@@ -37,6 +37,11 @@ void ui_draw(struct ui *ui, struct screen *screen)
 
 /* ---- header */
 
+static bool nodes_are_none(const struct ui *ui)
+{
+    return ui->model->nodes_known && ui->model->nodes_count == 0;
+}
+
 /* Badges stand at the right end; returns the column where they begin. */
 static int draw_badges(const struct ui *ui, struct screen *screen, int row, int end)
 {
@@ -45,7 +50,9 @@ static int draw_badges(const struct ui *ui, struct screen *screen, int row, int 
 
     if (!ui->model->snapshot_known) {
         col = screen_put_right(screen, row, col, ELEMENT_STALE,
-                               ui->trouble[0] != '\0' ? "[NO DATA]" : "[CONNECTING]");
+                               ui->trouble[0] != '\0' ? "[NO DATA]"
+                               : nodes_are_none(ui)   ? "[NO NODE]"
+                                                      : "[CONNECTING]");
     } else if (ui_is_stale(ui)) {
         text_age(age, (double)(ui->mono_ms - ui->model->advanced_mono_ms) / 1000);
         snprintf(text, sizeof text, "[STALE %s]", age);
@@ -60,7 +67,7 @@ static int draw_badges(const struct ui *ui, struct screen *screen, int row, int 
     if (strcmp(ui->shown.node.kind, "replay") == 0)
         col = screen_put_right(screen, row, col - 1, ELEMENT_NOTE, "[REPLAY]");
     if (ui->model->restarted_time_ms > 0 &&
-        ui->shown.time_ms - ui->model->restarted_time_ms < RESTART_SHOWN_MS)
+        ui_chart_end_ms(ui) - ui->model->restarted_time_ms < RESTART_SHOWN_MS)
         col = screen_put_right(screen, row, col - 1, ELEMENT_WARN, "[RESTARTED]");
     return col;
 }
@@ -140,7 +147,7 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
     char store[220], ece[TEXT_NUMBER], auc[TEXT_NUMBER], failed[TEXT_NUMBER], drifts[TEXT_NUMBER],
         last[40] = "", clock[TEXT_NUMBER], health[220], shown[300];
     struct ui_label label[8];
-    int count = 0, room = area->cols - 2;
+    int count = 0, room = area->cols - 10;
 
     screen_clip(screen, area);
     if (ui->trouble[0] != '\0') {
@@ -148,7 +155,9 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
         return;
     }
     if (!ui->model->snapshot_known) {
-        screen_put(screen, area->row, 1, -1, ELEMENT_FAINT, "waiting for the first figures");
+        screen_put(screen, area->row, 1, -1, ELEMENT_FAINT,
+                   nodes_are_none(ui) ? "the daemon watches no node yet"
+                                      : "waiting for the first figures");
         return;
     }
     snprintf(health, sizeof health, "%s%s%s",
@@ -229,7 +238,7 @@ static void draw_pending(const struct ui *ui, struct screen *screen, const struc
     text_age(age, (double)(ui->mono_ms - ui->pending_since_ms) / 1000);
     snprintf(text, sizeof text, "%s: %s requested%s, pending for %s", ui->command.node,
              mode_name(ui->command.mode),
-             ui->pending_generation < 0 ? "" : " and accepted, the node has not switched yet", age);
+             ui->pending_generation < 0 ? "" : " and accepted, not in force yet", age);
     screen_put(screen, area->row, 1, -1, ELEMENT_NOTE,
                text_shorten(shown, sizeof shown, text, area->cols - 2));
 }
@@ -246,11 +255,13 @@ static void draw_keys(const struct ui *ui, struct screen *screen, const struct r
         int wanted;
 
         if (key->brief == NULL || (key->views & 1u << ui->view) == 0) continue;
+        if (key->action == ACTION_TOGGLE && ui_is_read_only(ui)) continue;
         if (key->action == ACTION_VIEW_OVERVIEW + (enum action)ui->view) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(key->shown, " "), key->shown);
         wanted = text_width(name) + 1 + text_width(key->brief);
         if (key->action == ACTION_HELP || key->action == ACTION_QUIT) limit = area->cols;
-        if (col + wanted > limit) continue;
+        if (col + wanted > limit) limit = 0; /* no later one in its place: keys keep their order */
+        if (limit == 0) continue;
         col += screen_put(screen, area->row, col, -1, ELEMENT_KEY, name);
         col += 1 + screen_put(screen, area->row, col + 1, -1, ELEMENT_TEXT, key->brief) + 2;
     }
@@ -308,7 +319,7 @@ static void draw_axis(struct screen *screen, const struct rect *area,
         char number[TEXT_NUMBER];
         int row = area->row + (int)lround((1 - part) * (area->rows - 1));
 
-        if (decimals < 0)
+        if (decimals < 0 || fabs(value) >= 100)
             text_significant(number, value);
         else
             text_decimal(number, value, decimals);
@@ -322,6 +333,7 @@ static void draw_marks(const struct ui *ui, struct screen *screen, const struct 
 {
     const struct model *model = ui->model;
     int cols = panel->cols - AXIS_COLS, free_to = panel->cols;
+    const int64_t end_ms = to_ms;
 
     for (;;) {
         const struct model_mark *next = NULL;
@@ -338,7 +350,8 @@ static void draw_marks(const struct ui *ui, struct screen *screen, const struct 
         }
         if (next == NULL) return;
         to_ms = next->time_ms; /* the next round looks before it */
-        col = AXIS_COLS + (int)((double)(next->time_ms - from_ms) * cols / (double)ui->window_ms);
+        col = AXIS_COLS +
+              (int)((double)(next->time_ms - from_ms) * cols / (double)(end_ms - from_ms));
         if (col < free_from || col >= free_to) continue;
         snprintf(text, sizeof text, " %s %s ", next->text,
                  text_clock(clock, next->time_ms, ui->options.utc));
@@ -357,22 +370,25 @@ static void draw_marks(const struct ui *ui, struct screen *screen, const struct 
 void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
                    const struct ui_chart *chart)
 {
-    int64_t to_ms = ui_chart_end_ms(ui), from_ms = to_ms - ui->window_ms;
     struct rect area = {panel->row + 1, panel->col + AXIS_COLS, panel->rows - 1,
                         panel->cols - AXIS_COLS};
     double bucket[CHART_MAX_BUCKETS];
     struct chart_range range;
     char title[80];
     int count = chart_buckets(screen, area.cols), title_end;
-    int64_t join_ms = 3 * (ui->window_ms / count + ui->options.interval_ms);
+    int64_t bucket_ms = ui->window_ms / count, from_ms, to_ms;
 
     if (panel->rows < 2) return;
+    if (count > CHART_MAX_BUCKETS) count = CHART_MAX_BUCKETS;
+    /* Whole buckets: what a bucket holds does not change while the chart moves on. */
+    to_ms = (ui_chart_end_ms(ui) / bucket_ms + 1) * bucket_ms;
+    from_ms = to_ms - count * bucket_ms;
     snprintf(title, sizeof title, "%s, %lld min", chart->title, (long long)(ui->window_ms / 60000));
     title_end = ui_draw_title(ui, screen, panel, title);
-    if (count > CHART_MAX_BUCKETS) count = CHART_MAX_BUCKETS;
-    series_bucket(&ui->model->series[chart->series], from_ms, to_ms, join_ms, bucket, count);
+    series_bucket(&ui->model->series[chart->series], from_ms, to_ms, ui_chart_end_ms(ui),
+                  3 * (bucket_ms + ui->options.interval_ms), bucket, count);
     if (!ui->model->snapshot_known ||
-        !chart_choose_range(bucket, count, chart->least_span, chart->from_zero, &range)) {
+        !chart_choose_range(bucket, count, chart->least_span, chart->least_ratio, &range)) {
         screen_put(screen, area.row + (area.rows - 1) / 2, area.col, -1, ELEMENT_FAINT,
                    "no samples in this window yet");
         return;

@@ -74,9 +74,9 @@ int ui_draw_labels(struct screen *screen, int row, int col, int cols, const stru
 /* A titled chart of one series in `panel`. */
 struct ui_chart {
     int series;
-    const char *title; /* without the window */
-    double least_span;
-    bool from_zero, area;
+    const char *title;              /* without the window */
+    double least_span, least_ratio; /* of the axis: absolute, and as a part of the highest value */
+    bool area;
     int decimals;
     unsigned marks; /* bit per enum mark_kind */
 };

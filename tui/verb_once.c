@@ -67,7 +67,7 @@ static int print_once_json(const struct snapshot sample[2], json_t *document)
                              status == EXIT_HEALTHY, "exit_status", status, "rates", rates,
                              "snapshot", document);
 
-    if (once == NULL || json_dumpf(once, stdout, JSON_INDENT(1)) != 0) {
+    if (once == NULL || json_dumpf(once, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10)) != 0) {
         session_say("cannot print the figures: out of memory");
         status = EXIT_DEGRADED;
     }
@@ -237,7 +237,7 @@ int verb_status(const struct options *options)
             json_pack("{s:s, s:i, s:O, s:O}", "schema", "trimtab.status/1", "exit_status", worst,
                       "nodes", json_object_get(nodes, "nodes"), "snapshots", snapshots);
 
-        json_dumpf(all, stdout, JSON_INDENT(1));
+        json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
         putchar('\n');
         json_decref(all);
     }
@@ -294,7 +294,7 @@ int verb_top(const struct options *options)
         if (session_get_snapshot(client, node, &snapshot, &document, &status) != 0) break;
         status = session_health(&snapshot);
         if (options->json) {
-            json_dumpf(document, stdout, JSON_COMPACT);
+            json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10));
             putchar('\n');
         } else {
             if (line % HEAD_EVERY == 0) print_top_head();
@@ -324,7 +324,7 @@ int verb_nodes(const struct options *options)
     if (nodes == NULL) goto out;
     status = EXIT_HEALTHY;
     if (options->json) {
-        json_dumpf(nodes, stdout, JSON_INDENT(1));
+        json_dumpf(nodes, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
         putchar('\n');
         goto out;
     }

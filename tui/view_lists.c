@@ -529,13 +529,15 @@ void view_draw_help(struct ui *ui, struct screen *screen)
 {
     static const char *const words[][2] = {
         {"position", "0-based place in a block of draft tokens"},
-        {"intercept, slope", "what was learned: P(accepted) = \xcf\x83(slope\xc3\x97"
-                             "f + intercept), f = the draft's log-odds"},
-        {"accepted, predicted", "share of reached drafts that survived, and what was expected"},
-        {"verify A of B", "draft tokens verified of those drafted, a step"},
-        {"adaptive, fixed", "trim by what was learned; verify every draft of a uniform K"},
-        {"off, shadow", "no speculation; decide as adaptive but act as fixed"},
-        {"--", "unknown: no data, never zero"},
+        {"slope, intercept", "learned: P(accepted) = \xcf\x83(slope \xc3\x97 f + intercept)"},
+        {"f", "the draft model's log-odds of its likeliest token"},
+        {"accepted", "share of the drafts that were reached and survived"},
+        {"predicted", "what was expected of the same drafts"},
+        {"verify A of B", "draft tokens verified, of those drafted, a step"},
+        {"adaptive", "drafts are trimmed by what was learned"},
+        {"fixed K", "every draft of a uniform length K is verified"},
+        {"off, shadow", "no speculation; decide as adaptive, act as fixed"},
+        {"--", "unknown: no data, which is not zero"},
     };
     const int words_count = sizeof words / sizeof words[0];
     struct layout layout;

@@ -62,8 +62,9 @@ static void draw_mode_line(const struct ui *ui, struct screen *screen, const str
     col += screen_put(screen, area->row, col, -1, ELEMENT_STRONG,
                       text_significant(tps, s->throughput_tps));
     col += screen_put(screen, area->row, col, -1, ELEMENT_FAINT, " tok/s ");
+    end_ms = (end_ms * SPARK_COLS / SPARK_MS + 1) * SPARK_MS / SPARK_COLS; /* whole buckets */
     series_bucket(&ui->model->series[SERIES_THROUGHPUT], end_ms - SPARK_MS, end_ms,
-                  SPARK_MS / SPARK_COLS, bucket, SPARK_COLS);
+                  ui_chart_end_ms(ui), SPARK_MS / SPARK_COLS, bucket, SPARK_COLS);
     chart_sparkline(screen, area->row, col, ELEMENT_SPARK, bucket, SPARK_COLS);
     col += SPARK_COLS + 2;
     const struct ui_label label[] = {
@@ -310,19 +311,18 @@ void view_draw_overview(struct ui *ui, struct screen *screen)
                                            .least_span = 0.5,
                                            .decimals = 2,
                                            .marks = 1u << MARK_TOGGLE | 1u << MARK_RESTART};
-    struct ui_chart throughput = {.series = SERIES_THROUGHPUT,
-                                  .title = "Throughput, tok/s",
-                                  .area = true,
-                                  .least_span = 20,
-                                  .decimals = -1,
-                                  .marks = 1u << MARK_TOGGLE | 1u << MARK_RESTART};
+    static const struct ui_chart throughput = {.series = SERIES_THROUGHPUT,
+                                               .title = "Throughput, tok/s",
+                                               .area = true,
+                                               .least_span = 20,
+                                               .least_ratio = 0.4,
+                                               .decimals = -1,
+                                               .marks = 1u << MARK_TOGGLE | 1u << MARK_RESTART};
     struct layout layout;
     const struct rect *part = layout.part;
 
     layout_compute(LAYOUT_OVERVIEW, screen_rows(screen), screen_cols(screen),
                    ui->shown.estimator.positions_count, 0, &layout);
-    if (isfinite(ui->shown.throughput_tps)) /* so that noise does not look like news */
-        throughput.least_span = fmax(20, 0.4 * ui->shown.throughput_tps);
     view_draw_header(ui, screen, &part[LAYOUT_HEADER]);
     draw_mode_line(ui, screen, &part[LAYOUT_MODE]);
     draw_verify_line(ui, screen, &part[LAYOUT_VERIFY]);
