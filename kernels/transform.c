@@ -69,7 +69,6 @@ struct filter {
     double inverse_temperature;
     struct candidate *list; /* (count), room for vocab */
     size_t count;
-    double total; /* the list's mass, or the row's, once known */
 };
 
 static double weight_of(const struct filter *filter, float x)
@@ -121,27 +120,24 @@ static double weigh(struct filter *filter)
     return mass;
 }
 
-/* Without a top-k before it, the list starts near the mode and widens until it holds enough mass.
- */
-static void keep_top_p(struct filter *filter, float top_p, int have_list)
+/* List the tokens near the mode, further and further, until they hold the wanted share of the row's
+ * mass; returns that share. At least the mode is listed. */
+static double gather_share(struct filter *filter, double share)
 {
-    double target;
-    if (have_list) {
-        target = (double)top_p * weigh(filter);
-    } else {
-        static const double reach[] = {4.0, 8.0, 16.0, 32.0, 64.0};
-        target = (double)top_p * filter->handle->ops->mass(filter->row, filter->vocab, filter->max,
-                                                           (float)filter->inverse_temperature);
-        double mass = 0.0;
-        for (size_t i = 0; i < sizeof reach / sizeof reach[0] && mass < target; i++) {
-            gather(filter, (float)((double)filter->max - reach[i] / filter->inverse_temperature));
-            mass = weigh(filter);
-        }
-        if (mass < target) {
-            gather(filter, -INFINITY);
-            (void)weigh(filter);
-        }
+    static const double reach[] = {4.0, 8.0, 16.0, 32.0, 64.0, INFINITY};
+    const float scale = (float)filter->inverse_temperature;
+    const double target =
+        share * filter->handle->ops->mass(filter->row, filter->vocab, filter->max, scale);
+    for (size_t i = 0; i < sizeof reach / sizeof reach[0]; i++) {
+        gather(filter, (float)((double)filter->max - reach[i] / filter->inverse_temperature));
+        if (weigh(filter) >= target) break;
     }
+    return target;
+}
+
+static void keep_top_p(struct filter *filter, double top_p, int have_list)
+{
+    const double target = have_list ? top_p * weigh(filter) : gather_share(filter, top_p);
     filter->count = select_head(filter->list, filter->count, target);
 }
 
@@ -188,7 +184,7 @@ static void apply_filters(tt *handle, float *row, size_t vocab,
     float border = -INFINITY;
     size_t last = vocab - 1;
     if (by_k) keep_top_k(&filter, (size_t)transform->top_k);
-    if (by_p) keep_top_p(&filter, transform->top_p, by_k);
+    if (by_p) keep_top_p(&filter, (double)transform->top_p, by_k);
     if (by_k || by_p) {
         const uint64_t worst = filter.list[filter.count - 1].key;
         border = candidate_logit(worst);
