@@ -21,21 +21,25 @@
 #define CHECK_MS 500 /* most time spent on looking for damage at an open */
 #define WAL_KEEP_BYTES "16777216" /* the WAL is cut back to this after a checkpoint */
 
+/* What mkdir says of a folder on the way does not matter when the last one is there. */
 static int make_folders(char *folder)
 {
+    struct stat status;
+    int error = 0;
     for (char *slash = folder + 1;; slash++) {
         if (*slash != '/' && *slash != '\0') continue;
         char end = *slash;
         *slash = '\0';
-        int rc = mkdir(folder, 0700);
-        int error = errno;
+        error = mkdir(folder, 0700) != 0 ? errno : 0;
         *slash = end;
-        if (rc != 0 && error != EEXIST && end == '\0') {
-            errno = error;
-            return -1;
-        }
-        if (end == '\0') return 0;
+        if (end == '\0') break;
     }
+    if (stat(folder, &status) == 0) {
+        if (S_ISDIR(status.st_mode)) return 0;
+        error = ENOTDIR;
+    }
+    errno = error;
+    return -1;
 }
 
 char *store_file_place(const char *path, char **cause)
@@ -164,7 +168,7 @@ static int stop_at_deadline(void *deadline_ms)
 
 /* Look through the pages for damage, for CHECK_MS at most (a small file is seen whole, a large one
  * in part). */
-static bool is_sound(sqlite3 *db, char **why)
+static bool is_sound(sqlite3 *db, const char *path, char **why)
 {
     int64_t deadline_ms = storage_monotonic_ms() + CHECK_MS;
     sqlite3_stmt *statement = NULL;
@@ -174,11 +178,12 @@ static bool is_sound(sqlite3 *db, char **why)
     if (rc == SQLITE_OK) rc = sqlite3_step(statement);
     if (rc == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(statement, 0);
+        const char *line = text ? strrchr(text, '\n') : NULL; /* below a heading */
         sound = text && strcmp(text, "ok") == 0;
-        if (!sound) storage_fail(why, "%s", text ? text : "no answer");
+        if (!sound) storage_fail(why, "%s is damaged: %s", path, line ? line + 1 : text);
     } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
         sound = false;
-        storage_fail(why, "%s", sqlite3_errmsg(db));
+        storage_fail(why, "%s is damaged: %s", path, sqlite3_errmsg(db));
     }
     sqlite3_finalize(statement);
     sqlite3_progress_handler(db, 0, NULL, NULL);
@@ -249,13 +254,13 @@ static bool is_orphaned_wal(const char *path)
 static int begin_new(struct store_file *file, const char *path, const char *why, char **cause)
 {
     char *moved = NULL;
+    if (!why) return storage_fail(cause, "out of memory");
     /* The damaged file stays as it was found: nothing of its WAL is written into it now. */
     if (file->db) sqlite3_db_config(file->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(file->db);
     file->db = NULL;
     if (move_aside(path, &moved, cause) != 0) return -1;
-    storage_fail(&file->notice,
-                 "the store was damaged (%s); it was moved to %s and a new one begun", why, moved);
+    storage_fail(&file->notice, "%s; it was moved to %s and a new one begun", why, moved);
     free(moved);
     return open_connection(&file->db, path, cause);
 }
@@ -265,10 +270,11 @@ int store_file_open(struct store_file *file, const char *path, const struct sche
 {
     char *why = NULL, *backup = NULL;
     int version = 0, result = -1;
-    *file = (struct store_file){0};
+    store_file_close(file);
     if (damage || is_orphaned_wal(path)) {
-        if (!damage) damage = "its write-ahead log stands alone";
-        if (begin_new(file, path, damage, cause) != 0) goto out;
+        storage_fail(&why, "%s is damaged: %s", path,
+                     damage ? damage : "its write-ahead log stands alone");
+        if (begin_new(file, path, why, cause) != 0) goto out;
     } else if (open_connection(&file->db, path, cause) != 0) {
         goto out;
     }
@@ -277,10 +283,10 @@ int store_file_open(struct store_file *file, const char *path, const struct sche
         storage_fail(cause, "%s", why ? why : "out of memory");
         goto out;
     }
-    if (state != SCHEMA_DAMAGED && state != SCHEMA_EMPTY && !is_sound(file->db, &why))
+    if (state != SCHEMA_DAMAGED && state != SCHEMA_EMPTY && !is_sound(file->db, path, &why))
         state = SCHEMA_DAMAGED;
     if (state == SCHEMA_DAMAGED) {
-        if (begin_new(file, path, why ? why : "unknown", cause) != 0) goto out;
+        if (begin_new(file, path, why, cause) != 0) goto out;
         state = SCHEMA_EMPTY;
         version = 0;
     }
@@ -303,7 +309,15 @@ int store_file_open(struct store_file *file, const char *path, const struct sche
 out:
     free(why);
     free(backup);
-    if (result != 0) store_file_close(file);
+    if (result != 0) {
+        if (file->notice && cause && *cause) { /* what was moved must be said in any case */
+            char *reason = *cause;
+            *cause = NULL;
+            storage_fail(cause, "%s; %s", file->notice, reason);
+            free(reason);
+        }
+        store_file_close(file);
+    }
     return result;
 }
 
@@ -311,7 +325,8 @@ void store_file_close(struct store_file *file)
 {
     sqlite3_close(file->db);
     free(file->notice);
-    *file = (struct store_file){0};
+    file->db = NULL;
+    file->notice = NULL;
 }
 
 bool store_file_same(const struct store_file *file, const char *path)

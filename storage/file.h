@@ -20,7 +20,8 @@ int store_file_lock(const char *path, char **cause);
 
 struct store_file {
     sqlite3 *db;
-    uint64_t device, inode; /* of the file that is open: tells when the path became another */
+    /* of the file that is or was open, 0 = none yet: tells when the path became another */
+    uint64_t device, inode;
     char *notice; /* what was found and done, in words, for an event: moved aside, migrated. Or NULL
                    */
 };
@@ -30,7 +31,7 @@ struct store_file {
 int store_file_open(struct store_file *file, const char *path, const struct schema_steps *steps,
                     const char *damage, char **cause);
 void store_file_close(struct store_file *file);
-/* Is what stands at path still the file that is open? */
+/* Is what stands at path still the file that is or was open? */
 bool store_file_same(const struct store_file *file, const char *path);
 
 #endif

@@ -276,16 +276,16 @@ static void forget_row_ids(struct store *store)
 /* Another connection, perhaps to another file: the open runs are then begun in it again. */
 static int reopen_file(struct store *store, char **cause)
 {
-    bool same = store->file.db && !store->damage && store_file_same(&store->file, store->path);
-    bool was_open = store->file.db != NULL;
+    bool same = store_file_same(&store->file, store->path);
+    if (!same || store->damage) forget_row_ids(store);
     writer_disconnect(store);
-    if (!same) forget_row_ids(store);
     if (writer_connect(store, cause) != 0) return -1;
-    if (was_open && !same && !store->file.notice)
-        put_event(store, 0, "error",
-                  "the store's file was removed or replaced while in use; what stands in "
-                  "its place is written from now on",
-                  NULL);
+    if (!same)
+        put_event(
+            store, 0, "error",
+            "the store's file was removed or replaced while in use; what stands in its place is "
+            "written from now on",
+            NULL);
     return 0;
 }
 
