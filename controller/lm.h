@@ -42,7 +42,7 @@ int lm_convert(const char *from, const char *to, const char *form, int threads, 
 /* Engine name and version, e.g. "libllama 0.5.0"; works without a model. */
 const char *lm_engine_version(void);
 
-const char *lm_name(const struct lm *lm);   /* general.name of the model, else the file's base name */
+const char *lm_name(const struct lm *lm);   /* the file's base name, less ".gguf" */
 const char *lm_digest(const struct lm *lm); /* identifies the weights: hex, for the cost cache and the store */
 int lm_vocab(const struct lm *lm);
 int lm_context_cells(const struct lm *lm);      /* KV cells in all */

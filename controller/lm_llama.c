@@ -266,10 +266,20 @@ static bool try_roll_back(struct lm *lm)
     return can;
 }
 
+/* The file's name tells forms of one model apart; general.name often tells of its training. */
+static void name_model(struct lm *lm, const char *path)
+{
+    const char *base = strrchr(path, '/');
+    size_t length;
+
+    snprintf(lm->name, sizeof lm->name, "%s", base ? base + 1 : path);
+    length = strlen(lm->name);
+    if (length > 5 && strcmp(lm->name + length - 5, ".gguf") == 0) lm->name[length - 5] = '\0';
+}
+
 struct lm *lm_open(const struct lm_options *options, char **cause)
 {
     struct lm *lm = NULL;
-    const char *base = strrchr(options->path, '/');
 
     if (!version_fits(cause) || !file_is_gguf(options->path, cause)) return NULL;
     if (options->parallel < 1 || (size_t)options->parallel > llama_max_parallel_sequences()) {
@@ -285,8 +295,7 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     if (!lm->sequence_count || !lm->sequence_pointer) goto fail;
     for (int i = 0; i < options->batch; i++) lm->sequence_count[i] = 1;
     if (!digest_file(options->path, lm->digest)) goto fail;
-    if (llama_model_meta_val_str(lm->model, "general.name", lm->name, sizeof lm->name) <= 0)
-        snprintf(lm->name, sizeof lm->name, "%s", base ? base + 1 : options->path);
+    name_model(lm, options->path);
     lm->can_roll_back = try_roll_back(lm);
     return lm;
 fail:

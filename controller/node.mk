@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += controller/libnode.la controller/liblm.la
 
 controller_libnode_la_SOURCES = \
+	controller/inprocess.c controller/inprocess.h \
 	controller/admit.c \
 	controller/cause.c controller/cause.h \
 	controller/configuration.c controller/configuration.h \
@@ -46,3 +47,10 @@ sbin_PROGRAMS += trimtabd
 trimtabd_SOURCES = controller/main.c
 trimtabd_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 trimtabd_LDADD = controller/liblm.la $(TRIMTABD_LIBS) $(LLAMA_LIBS)
+
+pkglibexec_PROGRAMS += trimtab-bench
+trimtab_bench_SOURCES = \
+	controller/bench.h controller/bench_common.c controller/bench_convert.c controller/bench_main.c \
+	controller/bench_traffic.c
+trimtab_bench_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(CURL_CFLAGS)
+trimtab_bench_LDADD = controller/liblm.la $(TRIMTABD_LIBS) $(LLAMA_LIBS)

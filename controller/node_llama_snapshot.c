@@ -44,6 +44,10 @@ static void fill_totals(const struct tally_counts *counts, struct snapshot *out)
     out->requests_total = counts->requests;
     out->target_rows_total = counts->target_rows;
     out->failed_total = counts->failed;
+    out->drafts_total = counts->drafts;
+    out->prompt_tokens_total = counts->prompt_tokens;
+    for (int k = 0; k < out->estimator.positions_count; k++)
+        out->estimator.position[k].accepted_total = counts->accepted_at[k];
 }
 
 static void fill_window(const struct llama_node *node, struct snapshot *out, struct rates_second *sum)

@@ -85,6 +85,8 @@ static void count(struct loop *loop)
         counts->admitted += slot->admitted;
         counts->verified += slot->admitted;
         counts->accepted += slot->accepted;
+        counts->drafts += slot->admitted > 0;
+        for (int k = 0; k < slot->accepted; k++) counts->accepted_at[k]++;
         counts->emitted += slot->emitted;
         counts->prompt_tokens += slot->prefill;
         count_positions(counts, slot);

@@ -17,6 +17,8 @@ struct tally_position {
 };
 
 struct tally_counts {
+    int64_t drafts; /* blocks: one a request and step with drafts */
+    int64_t accepted_at[TT_MAX_POSITIONS]; /* accepted drafts by position */
     int64_t steps, drafted, admitted, verified, accepted, emitted, target_rows, prompt_tokens, requests, failed, cancelled;
     double draft_ms, verify_ms, own_ms, step_ms; /* sums over steps */
     double planned_tokens, planned_ms;           /* sums over steps with a plan */

@@ -1,1 +1,18 @@
-# tests/controller/local.mk
+# tests/controller/local.mk - the loop and the daemon over the synthetic model (tests/support/lm_synthetic.c).
+SYNTHETIC = tests/support/lm_synthetic.c tests/support/lm_synthetic.h
+NODE_TEST_LIBS = controller/libnode.la controller/libhttp.la controller/libplan.la libtrimtab.la storage/libstorage.la \
+	$(MHD_LIBS) $(JANSSON_LIBS) $(SQLITE_LIBS) $(INIH_LIBS) $(CURL_LIBS)
+
+# The daemon itself with the synthetic engine in place of libllama.
+check_PROGRAMS += tests/support/trimtabd_synthetic
+tests_support_trimtabd_synthetic_SOURCES = controller/main.c $(SYNTHETIC)
+tests_support_trimtabd_synthetic_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+tests_support_trimtabd_synthetic_LDADD = $(NODE_TEST_LIBS)
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/controller/test_loop
+TESTS += tests/controller/test_loop
+tests_controller_test_loop_SOURCES = tests/controller/test_loop.c $(SYNTHETIC)
+tests_controller_test_loop_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
+tests_controller_test_loop_LDADD = $(NODE_TEST_LIBS) $(CMOCKA_LIBS)
+endif

@@ -2,8 +2,9 @@
  * of the last tokens. Logits are bit-equal in every batch shape, the KV bookkeeping of a real engine is enforced
  * (consecutive positions, cell counts, limits), and a decode costs what its path says.
  *
- * Path: "synthetic:ROLE[:MICROSECONDS_A_STEP[:MICROSECONDS_A_TOKEN]]"; ROLE is "target", "draft" (a blurred target) or "other" (another
- * vocabulary). Any other path is refused as a real engine refuses a file that is not a model.
+ * Path: "synthetic:ROLE[:MICROSECONDS_A_STEP[:MICROSECONDS_A_TOKEN]]"; ROLE is "target", "draft" (a blurred target), "other" (another
+ * vocabulary) or "broken" (a target whose logits turn into NaN after the text "!!"). Any other path is refused as a real
+ * engine refuses a file that is not a model.
  */
 #include "config.h"
 
@@ -15,6 +16,7 @@
 
 #include "controller/cause.h"
 #include "controller/lm.h"
+#include "tests/support/lm_synthetic.h"
 
 #define BYTES 256
 #define TOKEN_BEGIN 256
@@ -24,7 +26,8 @@
 #define SEQUENCE_CELLS 1024
 
 struct lm {
-    bool draft, other, exact;
+    bool draft, other, broken;
+    long decodes;
     int sequences, cells, batch_limit, outputs_limit, used;
     long step_us, token_us;
     int *length;     /* (sequences) */
@@ -63,7 +66,7 @@ static void fill_logits(const struct lm *lm, const int32_t *tokens, int count, f
         if (v == TOKEN_END) base = count > 24 ? 0.5f : -6.0f;
         if (v == TOKEN_BEGIN || v == TOKEN_TURN || v >= TOKEN_TURN) base = -30.0f;
         if (v >= 128 && v < 256) base -= 8.0f;
-        logits[v] = base;
+        logits[v] = lm->broken && a == '!' && b == '!' ? NAN : base;
     }
 }
 
@@ -81,7 +84,7 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     if (!lm) return NULL;
     lm->draft = strcmp(role, "draft") == 0;
     lm->other = strcmp(role, "other") == 0;
-    lm->exact = options->exact;
+    lm->broken = strcmp(role, "broken") == 0;
     lm->sequences = options->parallel;
     lm->cells = options->context ? options->context : options->parallel * SEQUENCE_CELLS;
     lm->batch_limit = options->batch;
@@ -162,9 +165,13 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
         lm->row[i] = outputs++;
     }
     lm->rows = batch->count;
+    lm->decodes++;
     spend(lm->step_us + lm->token_us * batch->count);
     return 0;
 }
+
+long lm_synthetic_decodes(const struct lm *lm) { return lm->decodes; }
+int lm_synthetic_used(const struct lm *lm) { return lm->used; }
 
 float *lm_logits(struct lm *lm, int row)
 {

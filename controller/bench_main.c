@@ -1,0 +1,45 @@
+/* bench_main.c - see bench.h. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "controller/bench.h"
+#include "controller/lm.h"
+#include "controller/nearest.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} verbs[] = {
+    {"convert", bench_convert, "rewrite a model file in another form (BF16, Q8_0, …)"},
+    {"traffic", bench_traffic, "demonstration traffic against a running server"},
+};
+#define VERBS (sizeof verbs / sizeof verbs[0])
+
+static int usage(FILE *out, int status)
+{
+    fputs("usage: trimtab-bench VERB [OPTION]…    (trimtab bench VERB …; VERB --help lists its options)\n\n", out);
+    for (size_t i = 0; i < VERBS; i++) fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].help);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const char *names[VERBS], *near;
+
+    if (argc < 2) return usage(stderr, 2);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) return usage(stdout, 0);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("trimtab-bench %s (%s)\n", PACKAGE_VERSION, lm_engine_version());
+        return 0;
+    }
+    for (size_t i = 0; i < VERBS; i++) {
+        if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].run(argc - 1, argv + 1);
+        names[i] = verbs[i].name;
+    }
+    near = nearest_word(argv[1], names, VERBS);
+    fprintf(stderr, "trimtab-bench: unknown verb %s%s%s\n", argv[1], near ? "; did you mean " : "", near ? near : "");
+    return usage(stderr, 2);
+}

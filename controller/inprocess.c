@@ -1,0 +1,211 @@
+/* inprocess.c - see inprocess.h. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "controller/cause.h"
+#include "controller/inprocess.h"
+#include "controller/profile.h"
+#include "controller/request_node.h"
+#include "controller/ticks.h"
+
+static void ignore_refit(void *state, int stratum, int bits) { (void)state, (void)stratum, (void)bits; }
+
+static uint64_t counting_key(void *state)
+{
+    static uint64_t key = 1;
+
+    (void)state;
+    return key++ * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static int open_models(struct inprocess *process, const struct inprocess_options *options, char **cause)
+{
+    int block = options->max_draft + 1;
+    struct lm_options target = {
+        .path = options->target,
+        .parallel = options->parallel,
+        .context = options->context,
+        .batch = options->parallel * block + LOOP_PREFILL_BATCH,
+        .outputs = options->parallel * block,
+        .threads = options->threads,
+        .exact = options->exact,
+    };
+    struct lm_options draft = {
+        .path = options->draft,
+        .parallel = options->parallel,
+        .context = options->parallel * (LOOP_DRAFT_WINDOW + block),
+        .batch = options->parallel * (LOOP_CATCH_UP + 1),
+        .outputs = options->parallel,
+        .threads = options->threads,
+    };
+
+    process->target = lm_open(&target, cause);
+    if (!process->target) return -1;
+    if (!options->draft) return 0;
+    process->draft = lm_open(&draft, cause);
+    return process->draft ? 0 : -1;
+}
+
+static int open_costs(struct inprocess *process, const struct inprocess_options *options, char **cause)
+{
+    struct profile_options profile = {
+        .target = process->target,
+        .draft = process->draft,
+        .parallel = options->parallel,
+        .max_draft = options->max_draft,
+    };
+
+    process->cost = cost_new(options->parallel * (options->max_draft + 1) + LOOP_PREFILL_BATCH,
+                             options->parallel * (LOOP_CATCH_UP + 1));
+    if (!process->cost) {
+        cause_set(cause, "out of memory");
+        return -1;
+    }
+    return options->profile ? profile_costs(&profile, process->cost, cause) : 0;
+}
+
+int inprocess_open(struct inprocess *process, const struct inprocess_options *options, char **cause)
+{
+    struct loop_options loop = {
+        .parallel = options->parallel,
+        .max_draft = options->max_draft,
+        .prefill_chunk = 128,
+        .choice = options->choice,
+        .planner = {.max_draft = options->max_draft,
+                    .max_requests = options->parallel,
+                    .min_gain = 0.01,
+                    .exploration = true,
+                    .key = 1},
+        .fresh_key = counting_key,
+        .refitted = ignore_refit,
+    };
+
+    memset(process, 0, sizeof *process);
+    if (open_models(process, options, cause) != 0 || open_costs(process, options, cause) != 0) return -1;
+    loop.target = process->target;
+    loop.draft = process->draft;
+    loop.cost = process->cost;
+    process->loop = loop_new(&loop, 2 * options->parallel, cause);
+    return process->loop ? 0 : -1;
+}
+
+void inprocess_close(struct inprocess *process)
+{
+    loop_free(process->loop);
+    cost_free(process->cost);
+    lm_close(process->draft);
+    lm_close(process->target);
+    memset(process, 0, sizeof *process);
+}
+
+/* A job on its way. */
+struct flight {
+    struct inprocess_job *job;
+    struct request *request;
+    double begun_ms;
+    size_t length;
+};
+
+static void no_notify(void *state) { (void)state; }
+
+static bool submit(struct inprocess *process, struct flight *flight, struct inprocess_job *job)
+{
+    struct request_params params;
+    int32_t *tokens;
+    int count = lm_tokenize(process->target, job->prompt, strlen(job->prompt), true, true, &tokens);
+
+    if (count < 1) return false;
+    request_params_default(&params);
+    params.temperature = job->temperature;
+    params.seeded = job->seeded;
+    params.seed = job->seed;
+    params.ignore_eos = job->ignore_eos;
+    params.max_tokens = job->max_tokens;
+    *flight = (struct flight){.job = job, .begun_ms = ticks_ms()};
+    flight->request = request_new(&params, tokens, count, no_notify, NULL);
+    return flight->request && queue_push(process->loop->queue, flight->request);
+}
+
+static bool take_pieces(struct flight *flight)
+{
+    struct request_piece *list = request_take(flight->request);
+
+    for (struct request_piece *piece = list; piece; piece = piece->next) {
+        char *larger = realloc(flight->job->text, flight->length + piece->length + 1);
+
+        if (!larger) return false;
+        flight->job->text = larger;
+        memcpy(larger + flight->length, piece->text, piece->length);
+        flight->length += piece->length;
+        larger[flight->length] = '\0';
+        if (flight->job->tokens == 0) flight->job->first_ms = ticks_ms() - flight->begun_ms;
+        flight->job->tokens += piece->tokens;
+    }
+    request_piece_free(list);
+    return true;
+}
+
+/* Collect what came; true when the flight ended. */
+static bool landed(struct flight *flight, char **cause)
+{
+    enum request_finish finish;
+    const char *error;
+
+    if (!take_pieces(flight)) cause_set(cause, "out of memory");
+    if (!request_ended(flight->request, &finish, &error)) return false;
+    flight->job->finish = finish;
+    if (finish == REQUEST_FAILED) cause_set(cause, "%s", error ? error : "a request failed");
+    request_unref(flight->request);
+    flight->request = NULL;
+    return true;
+}
+
+int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int count, int concurrency,
+                  void (*between)(void *state, struct loop *loop, long steps), void *state, char **cause)
+{
+    struct flight *flights = calloc((size_t)concurrency, sizeof *flights);
+    int next = 0, flying = 0;
+    char *why = NULL;
+
+    if (!flights) return -1;
+    for (long steps = 0; !why && (next < count || flying > 0); steps++) {
+        for (int i = 0; i < concurrency && next < count && !why; i++) {
+            if (flights[i].request) continue;
+            if (!submit(process, &flights[i], &jobs[next++])) cause_set(&why, "a prompt could not be submitted");
+            flying++;
+        }
+        if (between) between(state, process->loop, steps);
+        loop_step(process->loop);
+        for (int i = 0; i < concurrency; i++)
+            if (flights[i].request && landed(&flights[i], &why)) flying--;
+    }
+    for (int i = 0; i < concurrency; i++) {
+        if (!flights[i].request) continue;
+        request_cancel(flights[i].request);
+        request_unref(flights[i].request);
+    }
+    while (why && loop_step(process->loop)) continue; /* lets go of what was cancelled */
+    free(flights);
+    if (!why) return 0;
+    cause_set(cause, "%s", why);
+    free(why);
+    return -1;
+}
+
+void inprocess_clear(struct inprocess_job *jobs, int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(jobs[i].text);
+        jobs[i].text = NULL;
+        jobs[i].tokens = 0;
+    }
+}
+
+char *inprocess_chat(const struct inprocess *process, const char *prompt, char **cause)
+{
+    struct lm_message message = {"user", prompt};
+
+    return lm_chat(process->target, &message, 1, cause);
+}
