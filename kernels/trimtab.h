@@ -23,6 +23,8 @@ extern "C" {
 #endif
 #if defined(__GNUC__) && __GNUC__ >= 4
 #pragma GCC visibility push(default)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* C++: a function may be named like its struct */
 #endif
 
 #define TT_MAX_POSITIONS 32 /* most draft positions an estimator or a draft block may have */
@@ -249,6 +251,7 @@ int tt_allocate(const double *survival, size_t rows, size_t positions, const int
                 int32_t *admitted);
 
 #if defined(__GNUC__) && __GNUC__ >= 4
+#pragma GCC diagnostic pop
 #pragma GCC visibility pop
 #endif
 #ifdef __cplusplus

@@ -4,6 +4,14 @@ check_LTLIBRARIES += tests/kernels/libenumerate.la
 tests_kernels_libenumerate_la_SOURCES = tests/kernels/enumerate.c tests/kernels/enumerate.h
 tests_kernels_libenumerate_la_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
 
+check_PROGRAMS += tests/kernels/golden_features tests/kernels/header
+TESTS += tests/kernels/golden_features tests/kernels/header
+tests_kernels_golden_features_SOURCES = tests/kernels/golden_features.c tests/kernels/golden_set.c tests/kernels/golden_set.h
+tests_kernels_golden_features_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off
+tests_kernels_golden_features_LDADD = libtrimtab.la $(JANSSON_LIBS)
+tests_kernels_header_SOURCES = tests/kernels/header.cc
+tests_kernels_header_LDADD = libtrimtab.la
+
 if HAVE_CMOCKA
 check_PROGRAMS += tests/kernels/test_law
 TESTS += tests/kernels/test_law
