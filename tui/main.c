@@ -51,7 +51,7 @@ static int run_console(const struct options *options)
     }
     unfit = terminal_unfit();
     if (unfit != NULL) {
-        session_say("%s; this is --once instead", unfit);
+        session_say("%s; printing one screen", unfit);
         terminal.ui.printed = true;
         return verb_once(options, &terminal.ui);
     }

@@ -239,7 +239,12 @@ void screen_dim(struct screen *screen, const struct rect *area)
 
 void screen_write(const struct screen *screen, FILE *out)
 {
-    for (int row = 0; row < screen->rows; row++) {
+    screen_write_rows(screen, screen->rows, out);
+}
+
+void screen_write_rows(const struct screen *screen, int rows, FILE *out)
+{
+    for (int row = 0; row < rows; row++) {
         int end = screen->cols;
 
         while (end > 0 && cell_at(screen, row, end - 1)->character == ' ') end--;

@@ -60,6 +60,7 @@ void screen_dim(struct screen *screen, const struct rect *area); /* values that 
 
 /* Write the text, one line a row, trailing blanks removed. */
 void screen_write(const struct screen *screen, FILE *out);
+void screen_write_rows(const struct screen *screen, int rows, FILE *out); /* the first `rows` */
 /* Write one letter a cell for its element (scheme.h); dimmed cells as `~`. */
 void screen_write_styles(const struct screen *screen, FILE *out);
 

@@ -113,7 +113,8 @@ static int print_once_screen(struct client *client, const struct ui_options *ui_
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
         size.ws_col >= ONCE_COLS) {
         cols = size.ws_col;
-        rows = size.ws_row > ONCE_ROWS ? size.ws_row : ONCE_ROWS;
+        rows = size.ws_row - 2 > ONCE_ROWS ? size.ws_row - 2
+                                           : ONCE_ROWS; /* the prompt stays in sight */
     }
     screen = screen_new(rows, cols, ui_options->ascii);
     if (ui == NULL || screen == NULL) {
@@ -131,7 +132,7 @@ static int print_once_screen(struct client *client, const struct ui_options *ui_
     ui_set_time(ui, 0, wall_ms());
     ui_data_arrived(ui);
     ui_draw(ui, screen);
-    screen_write(screen, stdout);
+    screen_write_rows(screen, rows - 1, stdout); /* the last one is for keys */
     ui_free(ui);
     screen_free(screen);
     return session_health(last);

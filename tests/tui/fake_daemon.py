@@ -228,11 +228,16 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply(404, {"error": {"message": "no such path", "type": "not_found", "param": None, "code": None}})
 
 
-class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class Quiet:
+    def handle_error(self, request, client_address):
+        """A console that went away is nothing to report."""
+
+
+class UnixServer(Quiet, socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
 
 
-class TcpServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+class TcpServer(Quiet, socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
