@@ -9,7 +9,7 @@ _trimtab_files() {
 
 _trimtab() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb='' i
-    local verbs='status top nodes mode set query export bench'
+    local verbs='status top nodes mode set query export bench help'
     local options='--socket --token-file --node --read-only --interval --once --json --utc --ascii --no-color --scheme --mouse
         --script --count --reason --db --csv --jsonl --limit --timeout --to --since --overwrite --dump-keys --help --version'
     case $before in

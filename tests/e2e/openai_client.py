@@ -11,7 +11,7 @@ import traceback
 import openai
 
 URL, KEY = sys.argv[1:]
-client = openai.OpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0, timeout=60)
+client = openai.OpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0, timeout=120)
 MODEL = client.models.list().data[0].id
 QUESTION = [{"role": "user", "content": "Name three fruits and say what colour each has."}]
 tests = []
@@ -210,7 +210,7 @@ def many_clients_at_once():
         return "".join([c.choices[0].delta.content or "" async for c in stream if c.choices])
 
     async def ask_all():
-        async with openai.AsyncOpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0, timeout=120) as client:
+        async with openai.AsyncOpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0, timeout=300) as client:
             return await asyncio.gather(*(ask(client, number) for number in range(12)))
 
     texts = asyncio.run(ask_all())
