@@ -19,4 +19,11 @@ TESTS += tests/controller/test_cost
 tests_controller_test_cost_SOURCES = tests/controller/test_cost.c
 tests_controller_test_cost_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 tests_controller_test_cost_LDADD = $(plan_libs) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/controller/test_law_planner
+TESTS += tests/controller/test_law_planner
+tests_controller_test_law_planner_SOURCES = tests/controller/test_law_planner.c \
+	tests/kernels/law_world.c tests/kernels/law_world.h
+tests_controller_test_law_planner_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
+tests_controller_test_law_planner_LDADD = tests/kernels/libenumerate.la $(plan_libs) $(CMOCKA_LIBS)
 endif
