@@ -19,9 +19,9 @@ void rollup_limits_default(struct rollup_limits *limits)
         .keep_second_ms = 24 * HOUR_MS,
         .keep_minute_ms = 30 * 24 * HOUR_MS,
         .samples = 1500000,
-        .positions = 1400000, /* a day of one node with 16 positions */
-        .minute_positions = 1500000,
-        .intercepts = 700000,
+        .positions = 1400000,        /* a day of one node with 16 positions */
+        .minute_positions = 1200000, /* 30 days of one with 16 and of four with 6 */
+        .intercepts = 500000,
         .calibrations = 400000,
         .costs = 200000,
         .events = 200000,

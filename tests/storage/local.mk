@@ -6,7 +6,8 @@ tests_storage_libplace_la_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS
 STORAGE_TEST_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS)
 STORAGE_TEST_LIBS = tests/storage/libplace.la storage/libstorage.la $(CMOCKA_LIBS)
 
-storage_tests = tests/storage/test_store tests/storage/test_fault
+storage_tests = tests/storage/test_store tests/storage/test_fault tests/storage/test_crash tests/storage/test_schema \
+	tests/storage/test_rollup
 check_PROGRAMS += $(storage_tests)
 TESTS += $(storage_tests)
 
@@ -17,4 +18,16 @@ tests_storage_test_store_LDADD = $(STORAGE_TEST_LIBS)
 tests_storage_test_fault_SOURCES = tests/storage/test_fault.c tests/storage/io_fault.h tests/storage/io_fault.c
 tests_storage_test_fault_CFLAGS = $(STORAGE_TEST_CFLAGS)
 tests_storage_test_fault_LDADD = $(STORAGE_TEST_LIBS)
+
+tests_storage_test_crash_SOURCES = tests/storage/test_crash.c
+tests_storage_test_crash_CFLAGS = $(STORAGE_TEST_CFLAGS)
+tests_storage_test_crash_LDADD = $(STORAGE_TEST_LIBS)
+
+tests_storage_test_schema_SOURCES = tests/storage/test_schema.c
+tests_storage_test_schema_CFLAGS = $(STORAGE_TEST_CFLAGS)
+tests_storage_test_schema_LDADD = $(STORAGE_TEST_LIBS)
+
+tests_storage_test_rollup_SOURCES = tests/storage/test_rollup.c
+tests_storage_test_rollup_CFLAGS = $(STORAGE_TEST_CFLAGS)
+tests_storage_test_rollup_LDADD = $(STORAGE_TEST_LIBS)
 endif
