@@ -5,6 +5,7 @@
 #   TRIMTAB_TARGET_Q8_0
 #   TRIMTAB_DRAFT        the draft model
 #   TRIMTAB_E2E_PYTHON   a Python that has tests/e2e/requirements.txt
+#   TRIMTAB_LLAMA        the prefix of libllama that bootstrap built
 # A test that misses one skips and names it.
 e2e_tests = tests/e2e/tour.test tests/e2e/openai_client.test tests/e2e/load_tool.test \
 	tests/e2e/bootstrap_run.test
