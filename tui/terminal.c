@@ -436,6 +436,7 @@ static void loop(struct terminal *terminal)
 const char *terminal_unfit(void)
 {
     const char *name = getenv("TERM"), *move;
+    bool fit;
     int error;
 
     if (name == NULL || name[0] == '\0')
@@ -445,9 +446,9 @@ const char *terminal_unfit(void)
                    ? "the terminal type in TERM is unknown here (is its terminfo entry installed?)"
                    : "no terminfo database was found";
     move = tigetstr("cup");
-    if (move == NULL || move == (char *)-1)
-        return "the terminal type in TERM cannot place its cursor";
-    return NULL;
+    fit = move != NULL && move != (char *)-1;
+    del_curterm(cur_term); /* newterm reads its own */
+    return fit ? NULL : "the terminal type in TERM cannot place its cursor";
 }
 
 static int open_curses(struct terminal *terminal, const struct terminal_options *options,
