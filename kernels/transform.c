@@ -61,6 +61,10 @@ static void apply_penalties(float *row, const struct tt_transform *transform, co
 
 /* ---- filters */
 
+/* Relative error bound of a row's mass in single precision: sums of 32 terms a lane, the exponent's
+ * two roundings. */
+#define MASS_SLACK 1e-4
+
 struct filter {
     tt *handle;
     const float *row;
@@ -120,25 +124,62 @@ static double weigh(struct filter *filter)
     return mass;
 }
 
-/* List the tokens near the mode, further and further, until they hold the wanted share of the row's
- * mass; returns that share. At least the mode is listed. */
-static double gather_share(struct filter *filter, double share)
+/* The row's mass relative to its mode in single precision: right within MASS_SLACK. */
+static double quick_mass(const struct filter *filter)
+{
+    const float scale = (float)filter->inverse_temperature;
+    struct row_partial *partials = filter->handle->partials;
+    double mass = 0.0;
+    filter->handle->ops->partials(filter->row, TT_F32, filter->vocab, scale, partials);
+    for (size_t c = 0; c < row_chunks(filter->vocab); c++)
+        mass += partial_mass(partials[c], filter->max, scale);
+    return mass;
+}
+
+static double exact_mass(const struct filter *filter)
+{
+    return filter->handle->ops->mass(filter->row, filter->vocab, filter->max,
+                                     (float)filter->inverse_temperature);
+}
+
+/* List the tokens near the mode, further and further, until they weigh `target`; at least the mode.
+ */
+static void gather_mass(struct filter *filter, double target)
 {
     static const double reach[] = {4.0, 8.0, 16.0, 32.0, 64.0, INFINITY};
-    const float scale = (float)filter->inverse_temperature;
-    const double target =
-        share * filter->handle->ops->mass(filter->row, filter->vocab, filter->max, scale);
     for (size_t i = 0; i < sizeof reach / sizeof reach[0]; i++) {
         gather(filter, (float)((double)filter->max - reach[i] / filter->inverse_temperature));
         if (weigh(filter) >= target) break;
     }
-    return target;
 }
 
+/* The shortest head that weighs `low`, if it weighs `high` too: then it is the head of every target
+ * between them. */
+static int select_between(struct filter *filter, double low, double high)
+{
+    const size_t head = select_head(filter->list, filter->count, low);
+    double mass = 0.0;
+    for (size_t i = 0; i < head; i++) mass += filter->list[i].weight;
+    if (low < high && mass < high) return 0;
+    filter->count = head;
+    return 1;
+}
+
+/* Single precision settles nearly every row; where the border falls between its bounds, double
+ * precision does. */
 static void keep_top_p(struct filter *filter, double top_p, int have_list)
 {
-    const double target = have_list ? top_p * weigh(filter) : gather_share(filter, top_p);
-    filter->count = select_head(filter->list, filter->count, target);
+    double target;
+    if (have_list) {
+        target = top_p * weigh(filter);
+    } else {
+        target = top_p * quick_mass(filter);
+        gather_mass(filter, target * (1.0 + MASS_SLACK));
+        if (select_between(filter, target * (1.0 - MASS_SLACK), target * (1.0 + MASS_SLACK)))
+            return;
+        target = top_p * exact_mass(filter);
+    }
+    (void)select_between(filter, target, target);
 }
 
 static int reaches(const struct filter *filter, float x, double least)
