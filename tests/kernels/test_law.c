@@ -40,12 +40,26 @@ struct scenario {
     enum tt_rule rule;
     enum admission admission;
     enum path path;
-    tt *handle; /* PATH_ROWS */
+    tt *handle;    /* PATH_ROWS */
+    int32_t top_k; /* PATH_ROWS: a filter on the target, 0 for none */
 };
 
 static double temperature_of(enum tt_rule rule)
 {
     return rule == TT_GREEDY ? 1.0 : TEMPERATURE;
+}
+
+/* Remove all but the k largest, the smaller index first among equals. */
+static void filter_logits(float *logits, size_t vocab, int32_t k)
+{
+    float kept[WORLD_VOCAB_MAX];
+    for (size_t i = 0; i < vocab; i++) {
+        int32_t better = 0;
+        for (size_t j = 0; j < vocab; j++)
+            better += logits[j] > logits[i] || (logits[j] == logits[i] && j < i);
+        kept[i] = better < k ? logits[i] : -INFINITY;
+    }
+    memcpy(logits, kept, vocab * sizeof *kept);
 }
 
 /* The target's law after a prefix; under greedy the mode for certain. */
@@ -55,6 +69,7 @@ static void target_law(const struct scenario *scenario, const int32_t *prefix, i
     const struct world *world = scenario->world;
     float logits[WORLD_VOCAB_MAX];
     world_target(world, prefix, length, logits);
+    if (scenario->top_k > 0) filter_logits(logits, world->vocab, scenario->top_k);
     world_softmax(logits, world->vocab, temperature_of(scenario->rule), law);
     if (scenario->rule != TT_GREEDY) return;
     size_t mode = 0;
@@ -150,6 +165,8 @@ static void verify_through_rows(const struct scenario *scenario, struct enumerat
     const struct world *world = scenario->world;
     enum { STRIDE = WORLD_VOCAB_MAX + 3 };
     float target[WORLD_LENGTH_MAX * STRIDE], draft[WORLD_LENGTH_MAX * STRIDE];
+    const struct tt_transform transform = {
+        .temperature = (float)TEMPERATURE, .top_k = scenario->top_k, .top_p = 1.0f};
     struct tt_block block = {
         .rule = scenario->rule,
         .target = target,
@@ -161,6 +178,7 @@ static void verify_through_rows(const struct scenario *scenario, struct enumerat
         .tokens = tokens,
         .admitted = world->drafts,
         .temperature = scenario->rule == TT_GREEDY ? 0.0f : (float)TEMPERATURE,
+        .transform = scenario->top_k > 0 ? &transform : NULL,
     };
 
     for (size_t i = 0; i < WORLD_LENGTH_MAX * STRIDE; i++) target[i] = draft[i] = NAN;
@@ -321,14 +339,14 @@ static void test_seeded_faults_show(void **state)
         double largest = 0.0, worst;
         for (uint32_t seed = 1; seed <= 4; seed++) {
             const struct world world = world_of(WORLD_RANDOM, 3, 2, seed);
-            const struct scenario scenario = {&world, TT_RATIO, faults[f], PATH_TABLES, NULL};
+            const struct scenario scenario = {&world, TT_RATIO, faults[f], PATH_TABLES, NULL, 0};
             largest = fmax(largest, distance(&scenario, &worst));
         }
         if (largest < 1e-3) fail_msg("fault %zu goes unnoticed: variation %g", f, largest);
     }
     const struct world world = world_of(WORLD_RANDOM, 3, 2, 1);
     const struct scenario scenario = {&world, TT_RATIO, ADMIT_BEFORE_DRAW, PATH_WRONG_RESIDUAL,
-                                      NULL};
+                                      NULL,   0};
     double worst;
     assert_true(distance(&scenario, &worst) > 1e-3);
 }
@@ -341,8 +359,8 @@ static void test_coupled_survives_any_trimming(void **state)
     for (int fault = ADMIT_LIVE_ARGMAX; fault <= ADMIT_LATER_DRAFT; fault++)
         for (uint32_t seed = 1; seed <= 3; seed++) {
             const struct world world = world_of(WORLD_RANDOM, 3, 2, seed);
-            const struct scenario scenario = {&world, TT_COUPLED, (enum admission)fault,
-                                              PATH_TABLES, NULL};
+            const struct scenario scenario = {&world,      TT_COUPLED, (enum admission)fault,
+                                              PATH_TABLES, NULL,       0};
             double worst;
             assert_true(distance(&scenario, &worst) < 1e-12);
         }
@@ -395,6 +413,25 @@ static void test_joint_race(void **state)
     assert_true(fabs(all - 1.0) < 1e-14);
     assert_true(fabs(enumerator_joint_race(q, q, 4, 0, 0) - 0.5) < 1e-14);
     assert_true(enumerator_joint_race(q, q, 4, 0, 1) == 0.0);
+}
+
+/* p is the law after the client's filters, q is not filtered: the output is the filtered law. */
+static void test_filtered_rows(void **state)
+{
+    const struct tt_options options = {.vocab = 4, .max_rows = 1};
+    tt *handle;
+    (void)state;
+    assert_int_equal(tt_open(&handle, &options), TT_OK);
+    for (int rule = TT_POINT_MASS; rule <= TT_COUPLED; rule++)
+        for (int kind = 0; kind < WORLD_KINDS; kind++)
+            for (int32_t top_k = 1; top_k <= 3; top_k++) {
+                const struct world world = world_of((enum world_kind)kind, 4, 2, 5);
+                const struct scenario scenario = {
+                    &world, (enum tt_rule)rule, ADMIT_BEFORE_DRAW, PATH_ROWS, handle, top_k};
+                double worst;
+                assert_true(distance(&scenario, &worst) < 1e-5);
+            }
+    tt_close(handle);
 }
 
 /* Rows of several chunks: the draws go down chunk, group and token. Support is sparse, so that it
@@ -553,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_design_example),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_filtered_rows),
         cmocka_unit_test(test_wide_rows),
         cmocka_unit_test(test_seeded_faults_show),
         cmocka_unit_test(test_coupled_survives_any_trimming),
