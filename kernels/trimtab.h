@@ -52,7 +52,9 @@ struct tt_options {
     size_t max_rows;     /* most rows of one call, >= 1 */
 };
 
-/* Open a handle with its workspace. *out is NULL on failure. */
+/* Open a handle with its workspace. *out is NULL on failure: TT_EINVAL for an unknown name or an empty size, TT_ENOTSUP
+ * for a backend or ISA that this build or machine lacks ("cuda" is not offered yet; "auto" then means "cpu"),
+ * TT_ELIMIT for sizes whose workspace overflows, TT_ENOMEM. Every ISA gives the same bits. */
 int tt_open(tt **out, const struct tt_options *options);
 void tt_close(tt *handle); /* NULL-safe */
 /* The last error of this handle in words; valid until the next call on it. Never NULL. */
@@ -84,11 +86,13 @@ struct tt_row_stats {
 };
 
 /* One read of each row. inverse_temperature is (rows) or NULL for 1; each entry > 0 and finite.
- * Algorithm: loser accumulation (the running maximum never enters the sum; nothing is subtracted). */
+ * Algorithm: loser accumulation (the mode never enters the sum; nothing is subtracted). A term below 2^-126 of its row's
+ * mode counts as 0. The handle remembers where the mass of these rows lies, until the next call of this function: a
+ * tt_sample from one of them, unchanged and with the statistics given here, reads 4096 of its elements. */
 int tt_row_statistics(tt *handle, const struct tt_rows *rows, const float *inverse_temperature,
                       struct tt_row_stats *out);
 
-/* The estimator's feature: log-odds of the mode clamped to +-clamp; NaN for a flagged row. */
+/* The estimator's feature: log-odds of the mode, clamped to +-clamp; NaN for a flagged row. */
 float tt_feature(const struct tt_row_stats *stats, float clamp);
 
 /* -------------------------------------------------------------------------------------- random streams */
@@ -110,7 +114,10 @@ struct tt_logit_bias { int32_t token; float bias; };
 struct tt_token_count { int32_t token; int32_t count; };
 
 /* What a client asked for. Order, as documented to clients: logit bias, penalties, temperature, top-k, top-p, min-p.
- * Zero / neutral values switch a stage off: top_k <= 0, top_p >= 1, min_p <= 0, penalties 0 (repetition 1). */
+ * Each filter works on what the one before it has left, renormalised. Neutral values switch a stage off: top_k <= 0,
+ * top_p >= 1 (0 keeps the mode alone!), min_p <= 0, presence and frequency penalty 0, repetition penalty 1 or 0.
+ * Penalties of a token that was generated n > 0 times: a positive logit is divided by the repetition penalty, another
+ * one multiplied; then n * frequency_penalty + presence_penalty is subtracted. */
 struct tt_transform {
     float temperature; /* 0 = greedy: top-k, top-p, min-p are skipped (they keep the mode) */
     int32_t top_k;
@@ -119,22 +126,25 @@ struct tt_transform {
     float presence_penalty, frequency_penalty, repetition_penalty;
     const struct tt_logit_bias *bias; /* (bias_count) */
     size_t bias_count;
-    const struct tt_token_count *counts; /* (counts_count) tokens generated so far, for the penalties */
+    const struct tt_token_count *counts; /* (counts_count) tokens generated so far, for the penalties; each token once */
     size_t counts_count;
 };
 
 /* Apply every stage to one fp32 row in place; removed tokens become -inf; the row stays unscaled (divide by T later).
  * `extra` (extra_count) are further generated tokens that count for penalties (drafts accepted earlier in the block).
- * Exact and deterministic; equal values at a top-k or top-p border are kept by smallest index first. */
+ * Exact and deterministic; equal values at a top-k or top-p border are kept by smallest index first. A flagged row gets
+ * bias and penalties only. TT_EINVAL for a number or an id out of range: the row is then unchanged. */
 int tt_transform_row(tt *handle, float *row, size_t vocab, const struct tt_transform *transform,
                      const int32_t *extra, size_t extra_count);
 
-/* Draw one token from softmax(row / T). stats are the row's own at that temperature. */
+/* Draw one token from softmax(row / T); never one of probability 0. stats are the row's own at that temperature.
+ * TT_EINVAL for a flagged row, or statistics of another row: *token is then unchanged. */
 int tt_sample(tt *handle, const struct tt_rows *row, float inverse_temperature, const struct tt_row_stats *stats,
               uint64_t key, uint64_t token_index, uint32_t position, enum tt_purpose purpose, int32_t *token);
 
 /* argmax over tokens of row / T + Gumbel(key, token_index, token): a draw from softmax(row / T) that two parties with
- * the same key agree on as often as their laws allow (arXiv 2408.07978). Smallest index wins ties. */
+ * the same key agree on often (arXiv 2408.07978), whatever their vocabularies. Smallest index wins ties. TT_EINVAL for
+ * a flagged row: *token is then unchanged. */
 int tt_sample_coupled(tt *handle, const struct tt_rows *row, float inverse_temperature, uint64_t key,
                       uint64_t token_index, int32_t *token);
 
@@ -149,7 +159,7 @@ struct tt_block {
     size_t vocab;         /* the target's */
     const float *draft;   /* (admitted, draft_vocab) logits the tokens were drawn from, after their transform; TT_RATIO only */
     size_t draft_stride, draft_vocab; /* q = 0 for token >= draft_vocab */
-    const int32_t *tokens; /* (admitted) draft tokens */
+    const int32_t *tokens; /* (admitted) draft tokens; a -1 is padding and ends the block there */
     int32_t admitted;      /* >= 0; 0 is plain decoding */
     float temperature;     /* 0 with TT_GREEDY, > 0 otherwise */
     const struct tt_transform *transform; /* NULL = none; its temperature equals `temperature` */
@@ -161,13 +171,16 @@ struct tt_block {
 struct tt_verdict {
     int32_t accepted;   /* 0 .. admitted */
     int32_t next;       /* bonus or recovered token; -1 when the deciding row was flagged */
-    uint32_t flags;     /* TT_ROW_FLAGGED: a reached row was flagged; `accepted` ends before it, next = -1 */
+    uint32_t flags;     /* TT_ROW_FLAGGED: a reached row was flagged; `accepted` ends before it, next = -1.
+                           TT_DRAFT_FLAGGED: a reached draft row was; the block ended before it, next is valid */
     int32_t labels;     /* number of positions that carry a label: min(accepted + 1, admitted), less flagged */
     float soft[TT_MAX_POSITIONS]; /* (labels) label for fitting: min(1, p/q) under TT_RATIO, else 0 or 1 */
 };
 
 /* Verify one request's block against the target. The output law equals the target's for every rule (proof by
- * enumeration in tests/kernels). Only reached rows are read. Source: arXiv 2211.17192 theorem 1. */
+ * enumeration in tests/kernels). Only reached rows are read, and only they are changed: a reached row is spent. The
+ * handle's max_rows does not bound a block. TT_EINVAL, TT_ELIMIT: nothing was read or changed.
+ * Source: arXiv 2211.17192 theorem 1. */
 int tt_verify(tt *handle, const struct tt_block *block, struct tt_verdict *out);
 
 /* -------------------------------------------------------------------------------------------- estimator */

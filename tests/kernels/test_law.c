@@ -297,8 +297,8 @@ static void each_world(enum tt_rule rule, enum path path, tt *handle, double var
             for (int32_t drafts = 0; drafts < WORLD_LENGTH_MAX; drafts++)
                 for (uint32_t seed = 1; seed <= 3; seed++) {
                     const struct world world = world_of((enum world_kind)kind, vocab, drafts, seed);
-                    const struct scenario scenario = {&world, rule, ADMIT_BEFORE_DRAW, path,
-                                                      handle};
+                    const struct scenario scenario = {&world, rule,   ADMIT_BEFORE_DRAW,
+                                                      path,   handle, 0};
                     double worst;
                     const double variation = distance(&scenario, &worst);
                     if (variation > variation_max || worst > worst_max)
