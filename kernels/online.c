@@ -269,7 +269,6 @@ static void speed_shift(struct online_speed *speed, double shift, int32_t positi
         targets += speed->target.intercept[k];
         speed->fit.intercept[k] += speed->fit.slope * shift;
     }
-    speed->fit.level += speed->fit.slope * shift;
     speed->target.slope -= shift * targets;
     arrowhead_shift(&speed->curvature, shift, positions);
     arrowhead_shift(&speed->scatter, shift, positions);

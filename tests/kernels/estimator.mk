@@ -15,12 +15,15 @@ tests_kernels_estimator_sim_SOURCES = tests/kernels/estimator_sim.c
 tests_kernels_estimator_sim_LDADD = kernels/libestimator.la
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/kernels/test_estimator tests/kernels/test_allocate
-TESTS += tests/kernels/test_estimator tests/kernels/test_allocate
+check_PROGRAMS += tests/kernels/test_estimator tests/kernels/test_online tests/kernels/test_allocate
+TESTS += tests/kernels/test_estimator tests/kernels/test_online tests/kernels/test_allocate
 tests_kernels_test_estimator_SOURCES = tests/kernels/test_estimator.c
 tests_kernels_test_estimator_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_kernels_test_estimator_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_kernels_test_estimator_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
+tests_kernels_test_online_SOURCES = tests/kernels/test_online.c
+tests_kernels_test_online_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_kernels_test_online_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
 tests_kernels_test_allocate_SOURCES = tests/kernels/test_allocate.c
 tests_kernels_test_allocate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_kernels_test_allocate_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)

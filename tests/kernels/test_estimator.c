@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/online.h"
+#include "kernels/estimator_handle.h"
 #include "kernels/trimtab.h"
 
 static const struct tt_estimator_options online6 = {
@@ -480,22 +480,30 @@ static void calibration_scores_by_hand(void **state)
     tt_estimator_free(estimator);
 }
 
-/* Far beyond the growing unit of the forgotten sums. */
+/* Two million steps, far beyond what the growing unit of the forgotten sums could hold. */
 static void long_runs_keep_their_scale(void **state)
 {
     (void)state;
-    tt_estimator *estimator = new_estimator(&online6);
-    const float feature = 0.5F;
-    for (int t = 0; t < 60000; t++) {
-        const struct tt_observation one = {.feature = &feature, .admitted = 1, .accepted = t % 2};
-        tt_estimator_observe(estimator, &one);
-        tt_estimator_end_step(estimator);
+    struct calibration calibration;
+    struct calibration_scores scores;
+    struct tt_calibration_bin bin[TT_CALIBRATION_BINS];
+    calibration_init(&calibration, 1);
+    for (int t = 0; t < 2000000; t++) {
+        calibration_add(&calibration, 0, 0.5, 0.75, t % 2);
+        calibration_end_step(&calibration);
     }
-    const struct tt_estimator_report report = report_of(estimator);
-    assert_near(report.position[0].reached, 999.0, 1.0); /* 1 / (1 - .999), less this step */
-    assert_near(report.position[0].accepted / report.position[0].reached, 0.5, 0.001);
-    assert_near(report.auc, 0.5, 1e-9);
-    tt_estimator_free(estimator);
+    calibration_score(&calibration, &scores);
+    calibration_bins(&calibration, -1, bin);
+    assert_near(bin[7].n, 999.0, 0.01); /* .999 / (1 - .999) */
+    assert_near(bin[7].sum_p / bin[7].n, 0.75, 1e-12);
+    assert_near(bin[7].sum_y / bin[7].n, 0.5, 0.001);
+    assert_near(calibration.accepted[0] / calibration.reached[0], 0.5, 0.001);
+    assert_near(calibration.predicted[0] / calibration.reached[0], 0.75, 1e-12);
+    assert_near(calibration.reached[0] / calibration.unit, 999.0, 0.01);
+    assert_near(scores.brier, 0.5 * (0.0625 + 0.5625), 0.001);
+    assert_near(scores.log_loss, -0.5 * (log(0.75) + log(0.25)), 0.001);
+    assert_near(scores.ece, 0.25, 0.001);
+    assert_near(scores.auc, 0.5, 1e-12);
 }
 
 static void unknown_is_nan_not_zero(void **state)
@@ -535,6 +543,10 @@ static void a_loaded_estimator_continues_bit_for_bit(void **state)
         assert_int_equal(tt_estimator_save(original, blob, size - 1, NULL), TT_ELIMIT);
         assert_int_equal(tt_estimator_save(original, blob, size, NULL), TT_OK);
         assert_int_equal(tt_estimator_load(&loaded, blob, size), TT_OK);
+        assert_memory_equal(&original->calibration, &loaded->calibration,
+                            sizeof(original->calibration));
+        if (kind == 0)
+            assert_memory_equal(&original->u.online, &loaded->u.online, sizeof(original->u.online));
         random_state = 18;
         learn(original, 333, 5);
         random_state = 18;
