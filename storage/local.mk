@@ -10,3 +10,4 @@ storage_libstorage_la_SOURCES = \
 	storage/export.c storage/series.c
 storage_libstorage_la_CFLAGS = $(AM_CFLAGS) $(SQLITE_CFLAGS)
 storage_libstorage_la_LIBADD = $(SQLITE_LIBS)
+EXTRA_DIST += docs/sql.md

@@ -67,6 +67,12 @@ static int authorize(void *state, int action, const char *first, const char *sec
     case SQLITE_READ:
     case SQLITE_RECURSIVE:
         return SQLITE_OK;
+    case SQLITE_UPDATE:
+        /* How SQLite declares json_each and the pragma functions to itself. A statement that says
+         * so is refused by SQLite, by the connection and as not read-only. */
+        if (first && strcmp(first, "sqlite_master") == 0) return SQLITE_OK;
+        snprintf(reader->denied, sizeof reader->denied, "UPDATE");
+        break;
     case SQLITE_FUNCTION:
         if (is_harmless_function(second)) return SQLITE_OK;
         snprintf(reader->denied, sizeof reader->denied, "the function %s", second ? second : "?");
