@@ -16,3 +16,16 @@ tests_controller_test_loop_SOURCES = tests/controller/test_loop.c $(SYNTHETIC)
 tests_controller_test_loop_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 tests_controller_test_loop_LDADD = $(NODE_TEST_LIBS) $(CMOCKA_LIBS)
 endif
+
+# The promise on real models.
+if HAVE_LLAMA
+check_PROGRAMS += tests/e2e/lossless
+tests_e2e_lossless_SOURCES = tests/e2e/lossless.c
+tests_e2e_lossless_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+tests_e2e_lossless_LDADD = controller/liblm.la $(NODE_TEST_LIBS) $(LLAMA_LIBS)
+SUITE_E2E += tests/e2e/lossless
+endif
+EXTRA_DIST += tests/e2e/lossless.c
+
+dist_check_SCRIPTS += tests/controller/daemon.test
+TESTS += tests/controller/daemon.test
