@@ -23,6 +23,7 @@
 #define HISTORY_EVERY_MS 60000
 #define DECISIONS_EVERY_MS 15000
 #define DECISIONS_SHOWN_EVERY_MS 2000
+#define COST_LEAST_MS 2000 /* the node's loop answers this one between two steps */
 #define HISTORY_POINTS 450 /* about the dot columns of a wide screen */
 
 struct collector {
@@ -92,7 +93,7 @@ bool collector_take(struct collector *collector, struct news *out)
 
 struct schedule { /* of the reading thread: when what is due (monotonic) */
     char node[SNAPSHOT_NAME];
-    int64_t nodes_ms, snapshot_ms, history_ms, decisions_ms, requests_ms;
+    int64_t nodes_ms, snapshot_ms, history_ms, decisions_ms, view_ms;
     int64_t window_ms, time_ms; /* time_ms: of the last snapshot, the node's clock */
     int positions;
 };
@@ -198,8 +199,9 @@ static void read_due(struct collector *collector, struct schedule *schedule,
     if (now_ms >= schedule->nodes_ms) {
         bool ok = fetch(collector, "/api/v1/nodes", NEWS_NODES, "", true);
 
-        schedule->nodes_ms = now_ms + (ok ? NODES_EVERY_MS : wishes->interval_ms);
         if (ok && schedule->node[0] == '\0') choose_first(collector, schedule);
+        schedule->nodes_ms =
+            now_ms + (ok && schedule->node[0] != '\0' ? NODES_EVERY_MS : wishes->interval_ms);
     }
     if (schedule->node[0] == '\0') {
         schedule->snapshot_ms = schedule->nodes_ms;
@@ -227,9 +229,18 @@ static void read_due(struct collector *collector, struct schedule *schedule,
         schedule->decisions_ms = now_ms + (wishes->view == VIEW_DECISIONS ? DECISIONS_SHOWN_EVERY_MS
                                                                           : DECISIONS_EVERY_MS);
     }
-    if (wishes->view == VIEW_REQUESTS && now_ms >= schedule->requests_ms) {
-        fetch_of_node(collector, schedule, "requests", NEWS_REQUESTS);
-        schedule->requests_ms = now_ms + wishes->interval_ms;
+    if (now_ms >= schedule->view_ms) { /* what only one view shows is fetched only for it */
+        int64_t every_ms = wishes->interval_ms;
+
+        if (wishes->view == VIEW_REQUESTS) {
+            fetch_of_node(collector, schedule, "requests", NEWS_REQUESTS);
+        } else if (wishes->view == VIEW_ESTIMATOR) {
+            fetch_of_node(collector, schedule, "calibration", NEWS_CALIBRATION);
+        } else if (wishes->view == VIEW_COST) {
+            fetch_of_node(collector, schedule, "cost", NEWS_COST);
+            if (every_ms < COST_LEAST_MS) every_ms = COST_LEAST_MS;
+        }
+        schedule->view_ms = now_ms + every_ms;
     }
 }
 
@@ -338,12 +349,15 @@ static int make_pipe(int fd[2])
     return 0;
 }
 
-/* Signals belong to the screen's thread: both threads start with all of them blocked. */
+/* Signals belong to the screen's thread: both threads start with all of them blocked, but for
+ * faults of their own, whose handler puts the terminal back. */
 static int start_threads(struct collector *collector)
 {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
     sigset_t all, before;
 
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     collector->reading = pthread_create(&collector->read_thread, NULL, read_thread, collector) == 0;
     collector->commanding =

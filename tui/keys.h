@@ -35,6 +35,8 @@ enum { /* keys without a character, beyond Unicode */
 enum view {
     VIEW_OVERVIEW,
     VIEW_POSITIONS,
+    VIEW_ESTIMATOR,
+    VIEW_COST,
     VIEW_REQUESTS,
     VIEW_DECISIONS,
     VIEW_FLEET,
@@ -49,6 +51,8 @@ enum action {
     ACTION_TOGGLE,
     ACTION_VIEW_OVERVIEW, /* in the order of enum view */
     ACTION_VIEW_POSITIONS,
+    ACTION_VIEW_ESTIMATOR,
+    ACTION_VIEW_COST,
     ACTION_VIEW_REQUESTS,
     ACTION_VIEW_DECISIONS,
     ACTION_VIEW_FLEET,

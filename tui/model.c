@@ -36,7 +36,9 @@ void model_watch(struct model *model, const char *node_id)
     for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->series[i]);
     text_clean(model->node_id, sizeof model->node_id, node_id);
     model->snapshot_known = model->requests_known = model->decisions_known = false;
+    model->strata_known = model->costs_known = false;
     model->requests_count = model->decisions_count = model->marks_count = 0;
+    model->strata_count = model->costs_count = model->uniform_count = 0;
     model->restarted_time_ms = 0;
     snapshot_clear(&model->snapshot);
 }
@@ -378,5 +380,78 @@ int model_take_decisions(struct model *model, const json_t *decisions, char **ca
         mark_decision(model, row);
     }
     model->decisions_known = true;
+    return 0;
+}
+
+static void take_bins(struct model_stratum *row, const json_t *bins)
+{
+    for (int i = 0; i < MODEL_BINS; i++) {
+        const json_t *bin = json_array_get(bins, (size_t)i);
+
+        row->bin[i].n = real_at(bin, "n");
+        row->bin[i].sum_p = real_at(bin, "sum_p");
+        row->bin[i].sum_y = real_at(bin, "sum_y");
+    }
+}
+
+int model_take_calibration(struct model *model, const json_t *calibration, char **cause)
+{
+    const json_t *item;
+    size_t i;
+
+    if (check_schema(calibration, "trimtab.calibration/1", "strata", cause) != 0) return -1;
+    model->strata_count = 0;
+    json_array_foreach(json_object_get(calibration, "strata"), i, item)
+    {
+        struct model_stratum *row;
+
+        if (model->strata_count == MODEL_STRATA) break;
+        row = &model->stratum[model->strata_count++];
+        memset(row, 0, sizeof *row);
+        COPY(row->stratum, item, "stratum");
+        COPY(row->kind, item, "kind");
+        row->slope = real_at(item, "slope");
+        row->slope_se = real_at(item, "slope_se");
+        row->level = real_at(item, "level");
+        row->drift_z = real_at(item, "drift_z");
+        row->ece = real_at(item, "ece");
+        row->brier = real_at(item, "brier");
+        row->log_loss = real_at(item, "log_loss");
+        row->auc = real_at(item, "auc");
+        row->refits = integer_at(item, "refits");
+        row->drift_events = integer_at(item, "drift_events");
+        take_bins(row, json_object_get(item, "bins"));
+    }
+    model->strata_known = true;
+    return 0;
+}
+
+int model_take_cost(struct model *model, const json_t *cost, char **cause)
+{
+    const json_t *item, *uniform = json_object_get(cost, "uniform_tps");
+    size_t i;
+
+    if (check_schema(cost, "trimtab.cost/1", "verify", cause) != 0) return -1;
+    model->costs_count = model->uniform_count = 0;
+    json_array_foreach(json_object_get(cost, "verify"), i, item)
+    {
+        struct model_cost *row;
+
+        if (model->costs_count == MODEL_COSTS) break;
+        row = &model->cost[model->costs_count++];
+        row->tokens = integer_at(item, "tokens");
+        row->context_band = (int)integer_at(item, "context_band");
+        row->ms = real_at(item, "ms");
+        row->spread_ms = real_at(item, "spread_ms");
+        row->n = integer_at(item, "n");
+        row->dropped = integer_at(item, "dropped");
+    }
+    json_array_foreach(uniform, i, item)
+    {
+        if (model->uniform_count == MODEL_UNIFORM) break;
+        model->uniform_tps[model->uniform_count++] =
+            json_is_number(item) ? json_number_value(item) : NAN;
+    }
+    model->costs_known = true;
     return 0;
 }

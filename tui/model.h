@@ -20,6 +20,10 @@
 #define MODEL_REQUESTS 512
 #define MODEL_DECISIONS 500
 #define MODEL_MARKS 32
+#define MODEL_STRATA 32
+#define MODEL_BINS 10
+#define MODEL_COSTS 256
+#define MODEL_UNIFORM 33 /* K = 0 .. 32 */
 
 enum series_name {
     SERIES_SLOPE,
@@ -52,6 +56,21 @@ struct model_decision {
     char numbers[240]; /* "gain 0.184 · n 600" */
 };
 
+struct model_stratum {
+    char stratum[48], kind[16];
+    double slope, slope_se, level, drift_z, ece, brier, log_loss, auc;
+    int64_t refits, drift_events;
+    struct {
+        double n, sum_p, sum_y;
+    } bin[MODEL_BINS]; /* tenths of predicted probability */
+};
+
+struct model_cost { /* one measured cell of the target's forward pass */
+    int64_t tokens, n, dropped;
+    int context_band;
+    double ms, spread_ms;
+};
+
 enum mark_kind { MARK_TOGGLE, MARK_DRIFT, MARK_RESTART };
 struct model_mark { /* a moment to show in charts */
     enum mark_kind kind;
@@ -69,11 +88,14 @@ struct model {
     int64_t advanced_mono_ms;  /* when its time last moved on */
     int64_t restarted_time_ms; /* the node's last restart that was seen; 0 = none */
     struct series series[SERIES_COUNT];
-    bool requests_known, decisions_known;
-    int requests_count, decisions_count, marks_count;
+    bool requests_known, decisions_known, strata_known, costs_known;
+    int requests_count, decisions_count, marks_count, strata_count, costs_count, uniform_count;
     struct model_request request[MODEL_REQUESTS];
     struct model_decision decision[MODEL_DECISIONS]; /* newest first */
     struct model_mark mark[MODEL_MARKS];
+    struct model_stratum stratum[MODEL_STRATA];
+    struct model_cost cost[MODEL_COSTS];
+    double uniform_tps[MODEL_UNIFORM]; /* what a fixed K would give now */
 };
 
 struct model *model_new(void); /* NULL when out of memory */
@@ -87,6 +109,8 @@ int model_take_nodes(struct model *model, const json_t *nodes, char **cause);
 int model_take_snapshot(struct model *model, const json_t *snapshot, int64_t mono_ms, char **cause);
 int model_take_history(struct model *model, const json_t *history, char **cause);
 int model_take_requests(struct model *model, const json_t *requests, char **cause);
+int model_take_calibration(struct model *model, const json_t *calibration, char **cause);
+int model_take_cost(struct model *model, const json_t *cost, char **cause);
 int model_take_decisions(struct model *model, const json_t *decisions, char **cause);
 
 /* The row of the watched node, or NULL. */

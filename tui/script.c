@@ -136,6 +136,10 @@ static int take(struct script *script, json_t *document, char **cause)
         result = model_take_history(model, document, cause);
     } else if (strncmp(schema, "trimtab.requests/", 17) == 0) {
         result = model_take_requests(model, document, cause);
+    } else if (strncmp(schema, "trimtab.calibration/", 20) == 0) {
+        result = model_take_calibration(model, document, cause);
+    } else if (strncmp(schema, "trimtab.cost/", 13) == 0) {
+        result = model_take_cost(model, document, cause);
     } else if (strncmp(schema, "trimtab.decisions/", 18) == 0) {
         result = model_take_decisions(model, document, cause);
     } else {

@@ -299,6 +299,12 @@ static void take_one(struct terminal *terminal, const struct news *news)
     case NEWS_DECISIONS:
         result = model_take_decisions(model, news->json, &cause);
         break;
+    case NEWS_CALIBRATION:
+        result = model_take_calibration(model, news->json, &cause);
+        break;
+    case NEWS_COST:
+        result = model_take_cost(model, news->json, &cause);
+        break;
     case NEWS_TROUBLE:
         ui_set_trouble(ui, news->text != NULL ? news->text : "the daemon does not answer");
         terminal->dirty = true;

@@ -327,6 +327,8 @@ static unsigned act(struct ui *ui, enum action action)
         return UI_DRAW;
     case ACTION_VIEW_OVERVIEW:
     case ACTION_VIEW_POSITIONS:
+    case ACTION_VIEW_ESTIMATOR:
+    case ACTION_VIEW_COST:
     case ACTION_VIEW_REQUESTS:
     case ACTION_VIEW_DECISIONS:
     case ACTION_VIEW_FLEET:

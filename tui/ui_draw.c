@@ -2,7 +2,6 @@
  * See ui_state.h. */
 #include "config.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,9 +19,10 @@
 void ui_draw(struct ui *ui, struct screen *screen)
 {
     static void (*const draw[VIEW_COUNT])(struct ui *, struct screen *) = {
-        [VIEW_OVERVIEW] = view_draw_overview, [VIEW_POSITIONS] = view_draw_positions,
-        [VIEW_REQUESTS] = view_draw_requests, [VIEW_DECISIONS] = view_draw_decisions,
-        [VIEW_FLEET] = view_draw_fleet,       [VIEW_HELP] = view_draw_help,
+        [VIEW_OVERVIEW] = view_draw_overview,   [VIEW_POSITIONS] = view_draw_positions,
+        [VIEW_ESTIMATOR] = view_draw_estimator, [VIEW_COST] = view_draw_cost,
+        [VIEW_REQUESTS] = view_draw_requests,   [VIEW_DECISIONS] = view_draw_decisions,
+        [VIEW_FLEET] = view_draw_fleet,         [VIEW_HELP] = view_draw_help,
     };
 
     screen_erase(screen);
@@ -243,14 +243,18 @@ static void draw_pending(const struct ui *ui, struct screen *screen, const struc
                text_shorten(shown, sizeof shown, text, area->cols - 2));
 }
 
-/* ` a toggle  2 positions …  ? help  q quit`: the last two always, others while they fit. */
+/* ` a toggle 2 positions …  ? q`: the last two always, others in their order while they fit;
+ * roomier where there is room. */
 static void draw_keys(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
-    static const char ends[] = " ?  help  q  quit";
-    int col = 1, limit = area->cols - (int)sizeof ends;
+    bool wide = area->cols >= 110;
+    int col = 1, gap = wide ? 2 : 1,
+        limit = area->cols - (wide ? 17 : 6); /* `  ? help  q quit`, `  ? q` */
 
     for (int i = 0; i < key_bindings_count; i++) {
         const struct key_binding *key = &key_bindings[i];
+        bool end = key->action == ACTION_HELP || key->action == ACTION_QUIT;
+        const char *brief = end && !wide ? "" : key->brief;
         char name[8];
         int wanted;
 
@@ -258,12 +262,17 @@ static void draw_keys(const struct ui *ui, struct screen *screen, const struct r
         if (key->action == ACTION_TOGGLE && ui_is_read_only(ui)) continue;
         if (key->action == ACTION_VIEW_OVERVIEW + (enum action)ui->view) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(key->shown, " "), key->shown);
-        wanted = text_width(name) + 1 + text_width(key->brief);
-        if (key->action == ACTION_HELP || key->action == ACTION_QUIT) limit = area->cols;
+        wanted = text_width(name) + 1 + text_width(brief);
+        if (key->action == ACTION_HELP) {
+            limit = area->cols;
+            col += !wide; /* set apart */
+        }
         if (col + wanted > limit) limit = 0; /* no later one in its place: keys keep their order */
         if (limit == 0) continue;
         col += screen_put(screen, area->row, col, -1, ELEMENT_KEY, name);
-        col += 1 + screen_put(screen, area->row, col + 1, -1, ELEMENT_TEXT, key->brief) + 2;
+        if (brief[0] != '\0')
+            col += 1 + screen_put(screen, area->row, col + 1, -1, ELEMENT_TEXT, brief);
+        col += gap;
     }
 }
 
@@ -397,40 +406,4 @@ void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect
     chart_draw(screen, &area, chart->area ? CHART_AREA : CHART_CURVE,
                chart->area ? ELEMENT_AREA : ELEMENT_CURVE, bucket, count, &range);
     draw_marks(ui, screen, panel, chart->marks, from_ms, to_ms, title_end + 1);
-}
-
-/* ---- lists */
-
-void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
-                    int64_t (*identity_of)(const struct ui *ui, int row))
-{
-    if (list->identity >= 0) {
-        for (int i = 0; i < count; i++) {
-            if (identity_of(ui, i) != list->identity) continue;
-            list->selected = i;
-            break;
-        }
-    }
-    if (list->selected >= count) list->selected = count - 1;
-    if (list->selected < 0) list->selected = 0;
-    list->identity = count > 0 ? identity_of(ui, list->selected) : -1;
-    if (list->selected < list->top) list->top = list->selected;
-    if (list->selected >= list->top + rows) list->top = list->selected - rows + 1;
-    if (list->top > count - rows) list->top = count - rows;
-    if (list->top < 0) list->top = 0;
-}
-
-bool ui_filter_matches(const char *filter, const char *text)
-{
-    size_t length = strlen(filter);
-
-    if (length == 0) return true;
-    for (; *text != '\0'; text++) {
-        size_t i = 0;
-
-        while (i < length && tolower((unsigned char)text[i]) == tolower((unsigned char)filter[i]))
-            i++;
-        if (i == length) return true;
-    }
-    return false;
 }

@@ -63,6 +63,28 @@ void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
                     int64_t (*identity_of)(const struct ui *ui, int row));
 bool ui_filter_matches(const char *filter, const char *text); /* case-insensitive part of it */
 
+struct ui_column { /* of a list */
+    const char *head;
+    int cols;      /* negative: left-aligned */
+    int from_cols; /* least width of the panel that shows it */
+};
+/* Header, health and footer of a view that is a list. */
+void ui_frame(struct ui *ui, struct screen *screen, enum layout_kind kind, int detail_rows,
+              struct layout *layout);
+void ui_dim_if_stale(const struct ui *ui, struct screen *screen, const struct layout *layout);
+/* A cell, right-aligned or cut; returns the next column. */
+int ui_draw_field(struct screen *screen, int row, int col, const struct ui_column *column, int cols,
+                  enum element element, const char *text);
+/* sorted: index of the column the list is sorted by, -1 = none. */
+void ui_draw_heads(struct screen *screen, int row, const struct ui_column *column, int count,
+                   int cols, int sorted);
+/* ` 3 of 12 with "x"` at the right of the title's rule. */
+void ui_draw_filter_note(struct screen *screen, const struct rect *panel,
+                         const struct ui_list *list, int shown, int all);
+/* Text over rows [row, row_end), broken at blanks. Returns the next row. */
+int ui_draw_wrapped(struct screen *screen, int row, int col, int cols, int row_end,
+                    enum element element, const char *text);
+
 struct ui_label { /* one `label value unit` of a line */
     const char *label, *value, *unit;
     enum element element;
@@ -98,6 +120,8 @@ void view_draw_overview(struct ui *ui, struct screen *screen);
 void view_draw_positions(struct ui *ui, struct screen *screen);
 void view_draw_requests(struct ui *ui, struct screen *screen);
 void view_draw_decisions(struct ui *ui, struct screen *screen);
+void view_draw_estimator(struct ui *ui, struct screen *screen);
+void view_draw_cost(struct ui *ui, struct screen *screen);
 void view_draw_fleet(struct ui *ui, struct screen *screen);
 void view_draw_help(struct ui *ui, struct screen *screen);
 

@@ -13,71 +13,6 @@
 #define ARROW "\xe2\x86\x92" /* → */
 #define DOT "\xc2\xb7"       /* · */
 
-struct column { /* of a list */
-    const char *head;
-    int cols; /* negative: left-aligned */
-    int from_cols;
-};
-
-/* A cell, right-aligned or cut; returns the next column. */
-static int draw_field(struct screen *screen, int row, int col, const struct column *column,
-                      int cols, enum element element, const char *text)
-{
-    char shown[300];
-    int width = abs(column->cols);
-
-    if (cols < column->from_cols || col + width > cols) return col;
-    text_shorten(shown, sizeof shown, text, width);
-    if (column->cols > 0)
-        screen_put_right(screen, row, col + width, element, shown);
-    else
-        screen_put(screen, row, col, -1, element, shown);
-    return col + width + 2;
-}
-
-static void draw_heads(struct screen *screen, int row, const struct column *column, int count,
-                       int cols, int sorted)
-{
-    int col = 1;
-
-    for (int i = 0; i < count; i++) {
-        int next = draw_field(screen, row, col, &column[i], cols,
-                              i == sorted ? ELEMENT_TITLE : ELEMENT_LABEL, column[i].head);
-
-        if (i == sorted && next > col)
-            screen_put(screen, row, next - 2, 1, ELEMENT_TITLE,
-                       i == 0 ? "\xe2\x86\x91" : "\xe2\x86\x93"); /* names rise, figures fall */
-        col = next;
-    }
-}
-
-static void frame(struct ui *ui, struct screen *screen, enum layout_kind kind, int detail_rows,
-                  struct layout *layout)
-{
-    layout_compute(kind, screen_rows(screen), screen_cols(screen), 0, detail_rows, layout);
-    view_draw_header(ui, screen, &layout->part[LAYOUT_HEADER]);
-    view_draw_health(ui, screen, &layout->part[LAYOUT_HEALTH]);
-    view_draw_footer(ui, screen, &layout->part[LAYOUT_FOOTER]);
-}
-
-static void dim_if_stale(const struct ui *ui, struct screen *screen, const struct layout *layout)
-{
-    if (!ui_is_stale(ui)) return;
-    screen_dim(screen, &layout->part[LAYOUT_BODY]);
-    screen_dim(screen, &layout->part[LAYOUT_DETAIL]);
-}
-
-/* ` 3 of 12 shown, filter "x"` at the right of the title's rule. */
-static void draw_filter_note(struct screen *screen, const struct rect *panel,
-                             const struct ui_list *list, int shown, int all)
-{
-    char text[UI_FILTER + 64];
-
-    if (list->filter[0] == '\0') return;
-    snprintf(text, sizeof text, " %d of %d with \"%s\" ", shown, all, list->filter);
-    screen_put_right(screen, panel->row, panel->cols - 2, ELEMENT_NOTE, text);
-}
-
 /* ---- 2 positions */
 
 static int64_t position_identity(const struct ui *ui, int row)
@@ -120,7 +55,7 @@ void view_draw_positions(struct ui *ui, struct screen *screen)
 
     spare = screen_rows(screen) - 3 -
             (2 + (count > 0 ? count : 1)); /* header, health, footer; title, head, rows */
-    frame(ui, screen, LAYOUT_LIST_DETAIL, spare > 7 ? spare : 7, &layout);
+    ui_frame(ui, screen, LAYOUT_LIST_DETAIL, spare > 7 ? spare : 7, &layout);
     snprintf(title, sizeof title, "Positions  %s  %s", ui->shown.estimator.kind,
              ui->shown.estimator.stratum);
     ui_draw_title(ui, screen, body, title);
@@ -139,7 +74,7 @@ void view_draw_positions(struct ui *ui, struct screen *screen)
         ui_draw_chart(ui, screen, &chart_panel, &chart);
         draw_position_figures(ui, screen, detail, list->selected);
     }
-    dim_if_stale(ui, screen, &layout);
+    ui_dim_if_stale(ui, screen, &layout);
 }
 
 /* ---- 5 requests */
@@ -157,7 +92,7 @@ enum {
     REQUEST_SEED,
     REQUEST_COLUMNS
 };
-static const struct column request_column[REQUEST_COLUMNS] = {
+static const struct ui_column request_column[REQUEST_COLUMNS] = {
     {"id", 8, 0},       {"phase", -7, 0},   {"age", 6, 0},   {"prompt", 6, 0}, {"emitted", 7, 0},
     {"tok/step", 8, 0}, {"drafter", -8, 0}, {"rule", -8, 0}, {"T", 4, 70},     {"seed", 4, 76},
 };
@@ -216,11 +151,11 @@ static void draw_request(struct screen *screen, int row, int cols, const struct 
     text_decimal(text[REQUEST_TEMPERATURE], r->temperature, 2);
     snprintf(text[REQUEST_SEED], TEXT_NUMBER, "%s", r->seeded ? "yes" : "no");
     for (int i = 0; i < REQUEST_COLUMNS; i++)
-        col = draw_field(screen, row, col, &request_column[i], cols,
-                         i == REQUEST_PHASE && strcmp(r->phase, "queued") == 0 ? ELEMENT_NOTE
-                         : i == REQUEST_ID                                     ? ELEMENT_STRONG
-                                                                               : ELEMENT_VALUE,
-                         text[i]);
+        col = ui_draw_field(screen, row, col, &request_column[i], cols,
+                            i == REQUEST_PHASE && strcmp(r->phase, "queued") == 0 ? ELEMENT_NOTE
+                            : i == REQUEST_ID                                     ? ELEMENT_STRONG
+                                                                                  : ELEMENT_VALUE,
+                            text[i]);
 }
 
 static bool request_matches(const struct model_request *r, const char *filter)
@@ -241,7 +176,7 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
     int count = 0, rows;
     char title[96];
 
-    frame(ui, screen, LAYOUT_LIST, 0, &layout);
+    ui_frame(ui, screen, LAYOUT_LIST, 0, &layout);
     list->sort %= REQUEST_SORTS;
     sorting = (struct sorting){model, request_sorts[list->sort]};
     for (int i = 0; i < model->requests_count; i++)
@@ -251,8 +186,8 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
              ui->shown.running > 0 ? ui->shown.running : 0,
              ui->shown.queued > 0 ? ui->shown.queued : 0);
     ui_draw_title(ui, screen, body, ui->model->snapshot_known ? title : "Requests");
-    draw_filter_note(screen, body, list, count, model->requests_count);
-    draw_heads(screen, body->row + 1, request_column, REQUEST_COLUMNS, body->cols, sorting.by);
+    ui_draw_filter_note(screen, body, list, count, model->requests_count);
+    ui_draw_heads(screen, body->row + 1, request_column, REQUEST_COLUMNS, body->cols, sorting.by);
     rows = body->rows - 2;
     ui_list_settle(ui, list, count, rows, request_identity);
     if (count == 0)
@@ -266,7 +201,7 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
         if (i == list->selected)
             screen_paint(screen, body->row + 2 + i - list->top, 0, body->cols, ELEMENT_SELECTED);
     }
-    dim_if_stale(ui, screen, &layout);
+    ui_dim_if_stale(ui, screen, &layout);
 }
 
 /* ---- 6 decisions and events */
@@ -320,34 +255,6 @@ static int64_t decision_identity(const struct ui *ui, int row)
     return (int64_t)(sum >> 1);
 }
 
-/* Text over several rows, broken at blanks. Returns the next row. */
-static int draw_wrapped(struct screen *screen, int row, int col, int cols, int row_end,
-                        enum element element, const char *text)
-{
-    while (*text != '\0' && row < row_end) {
-        const char *at = text, *cut = text;
-        int used = 0;
-        char line[400];
-
-        while (*at != '\0') {
-            const char *next = at;
-            int width = text_char_width(text_next(&next));
-
-            if (used + width > cols || next - text >= (int)sizeof line) break;
-            used += width;
-            at = next;
-            if (*at == ' ' || *at == '\0') cut = at;
-        }
-        if (cut == text) cut = at; /* one long word */
-        if (cut == text) return row;
-        snprintf(line, sizeof line, "%.*s", (int)(cut - text), text);
-        screen_put(screen, row++, col, -1, element, line);
-        text = cut;
-        while (*text == ' ') text++;
-    }
-    return row;
-}
-
 static void draw_decision_detail(const struct ui *ui, struct screen *screen,
                                  const struct rect *panel, const struct model_decision *d)
 {
@@ -362,13 +269,13 @@ static void draw_decision_detail(const struct ui *ui, struct screen *screen,
         snprintf(line, sizeof line, "%s " ARROW " %s",
                  d->before[0] != '\0' ? d->before : TEXT_UNKNOWN,
                  d->after[0] != '\0' ? d->after : TEXT_UNKNOWN);
-        row = draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_STRONG, line);
+        row = ui_draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_STRONG, line);
     }
-    row = draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE, d->text);
-    row = draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE, d->numbers);
+    row = ui_draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE, d->text);
+    row = ui_draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE, d->numbers);
     snprintf(line, sizeof line, "by %s, %s", d->who[0] != '\0' ? d->who : TEXT_UNKNOWN,
              d->origin[0] != '\0' ? d->origin : TEXT_UNKNOWN);
-    draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_FAINT, line);
+    ui_draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_FAINT, line);
 }
 
 static bool decision_matches(const struct model_decision *d, const char *filter)
@@ -387,12 +294,12 @@ void view_draw_decisions(struct ui *ui, struct screen *screen)
     const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
     int count = 0, rows;
 
-    frame(ui, screen, LAYOUT_LIST_DETAIL, 6, &layout);
+    ui_frame(ui, screen, LAYOUT_LIST_DETAIL, 6, &layout);
     for (int i = 0; i < model->decisions_count; i++)
         if (decision_matches(&model->decision[i], list->filter)) ui->order[count++] = i;
     ui_draw_title(ui, screen, body,
                   "Decisions (D) and events, warnings (W), errors (E), newest first");
-    draw_filter_note(screen, body, list, count, model->decisions_count);
+    ui_draw_filter_note(screen, body, list, count, model->decisions_count);
     rows = body->rows - 1;
     ui_list_settle(ui, list, count, rows, decision_identity);
     if (count == 0)
@@ -419,7 +326,7 @@ enum {
     NODE_REASON,
     NODE_COLUMNS
 };
-static const struct column node_column[NODE_COLUMNS] = {
+static const struct ui_column node_column[NODE_COLUMNS] = {
     {"node", -16, 0}, {"kind", -6, 0},   {"mode", -8, 0},      {"health", -9, 0},
     {"tier", 4, 0},   {"model", -24, 0}, {"reason", -48, 130},
 };
@@ -461,11 +368,11 @@ static void draw_node(struct screen *screen, int row, int cols, const struct mod
     text[NODE_TIER] = text_count(tier, node->tier);
     if (watched) screen_put_char(screen, row, 0, ELEMENT_POINT, 0x25b6);
     for (int i = 0; i < NODE_COLUMNS; i++)
-        col = draw_field(screen, row, col, &node_column[i], cols,
-                         i == NODE_HEALTH ? (ok ? ELEMENT_GOOD : ELEMENT_BAD)
-                         : i == NODE_ID   ? ELEMENT_STRONG
-                                          : ELEMENT_VALUE,
-                         text[i][0] != '\0' || i == NODE_REASON ? text[i] : TEXT_UNKNOWN);
+        col = ui_draw_field(screen, row, col, &node_column[i], cols,
+                            i == NODE_HEALTH ? (ok ? ELEMENT_GOOD : ELEMENT_BAD)
+                            : i == NODE_ID   ? ELEMENT_STRONG
+                                             : ELEMENT_VALUE,
+                            text[i][0] != '\0' || i == NODE_REASON ? text[i] : TEXT_UNKNOWN);
 }
 
 void view_draw_fleet(struct ui *ui, struct screen *screen)
@@ -478,7 +385,7 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
     int count = 0, rows;
     char title[80];
 
-    frame(ui, screen, LAYOUT_LIST_DETAIL, 4, &layout);
+    ui_frame(ui, screen, LAYOUT_LIST_DETAIL, 4, &layout);
     list->sort %= NODE_SORTS;
     sorting = (struct sorting){model, node_sorts[list->sort]};
     for (int i = 0; i < model->nodes_count; i++) {
@@ -493,8 +400,8 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
     snprintf(title, sizeof title, "Fleet  %d node%s", model->nodes_count,
              model->nodes_count == 1 ? "" : "s");
     ui_draw_title(ui, screen, body, title);
-    draw_filter_note(screen, body, list, count, model->nodes_count);
-    draw_heads(screen, body->row + 1, node_column, NODE_COLUMNS, body->cols, sorting.by);
+    ui_draw_filter_note(screen, body, list, count, model->nodes_count);
+    ui_draw_heads(screen, body->row + 1, node_column, NODE_COLUMNS, body->cols, sorting.by);
     rows = body->rows - 2;
     ui_list_settle(ui, list, count, rows, node_identity);
     if (count == 0)
@@ -514,12 +421,12 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
         int row = detail->row + 1, end = detail->row + detail->rows;
 
         ui_draw_title(ui, screen, detail, node->id);
-        row = draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_VALUE,
-                           node->reason[0] != '\0' ? node->reason : "no trouble reported");
-        draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_NOTE,
-                     node->unable[0] != '\0' ? node->unable
-                     : node->can_set_mode    ? "a switches adaptive verification"
-                                             : "");
+        row = ui_draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_VALUE,
+                              node->reason[0] != '\0' ? node->reason : "no trouble reported");
+        ui_draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_NOTE,
+                        node->unable[0] != '\0' ? node->unable
+                        : node->can_set_mode    ? "a switches adaptive verification"
+                                                : "");
     }
 }
 
@@ -544,7 +451,7 @@ void view_draw_help(struct ui *ui, struct screen *screen)
     const struct rect *body = &layout.part[LAYOUT_BODY];
     int row, lines = 0, total = words_count + 2, rows;
 
-    frame(ui, screen, LAYOUT_LIST, 0, &layout);
+    ui_frame(ui, screen, LAYOUT_LIST, 0, &layout);
     for (int i = 0; i < key_bindings_count; i++) total += key_bindings[i].shown != NULL;
     rows = body->rows - 1;
     if (ui->help_top > total - rows) ui->help_top = total - rows;

@@ -152,6 +152,28 @@ class Fake:
                      "drafter": "", "rule": "greedy", "temperature": 0, "seeded": False})
         return {"schema": "trimtab.requests/1", "requests": rows}
 
+    def calibration(self):
+        strata = []
+        for i, (name, slope, level) in enumerate([("model/greedy/t0", 0.91, 0.12), ("model/ratio/t1", 0.552, -0.4),
+                                                  ("model/coupled/t1", 0.58, -0.62), ("ngram/greedy/t0", 0.71, -0.1)]):
+            bins = [{"n": 0 if i == 3 and b < 4 else round(40 + 900 * math.exp(-((b - 6.5) / 2.2) ** 2) / (1 + i), 1)} for b in range(10)]
+            for b, row in enumerate(bins):
+                row["sum_p"] = round(row["n"] * (b + 0.5) / 10, 2)
+                row["sum_y"] = round(row["sum_p"] * (1 + 0.04 * math.sin(3 * b + i)), 2)
+            strata.append({"stratum": name, "kind": "online", "slope": slope, "slope_se": 0.0107 * (1 + i), "level": level, "centre": 2.1,
+                           "refits": 214 >> i, "drift_z": 0.8 - 0.7 * i, "drift_events": int(i == 0), "ece": 0.0204 + 0.006 * i,
+                           "brier": 0.17 + 0.01 * i, "log_loss": 0.51 + 0.02 * i, "auc": 0.823 - 0.03 * i if i < 3 else None,
+                           "bins": bins, "positions": []})
+        return {"schema": "trimtab.calibration/1", "strata": strata}
+
+    def cost(self):
+        measured = [(1, 6.6), (2, 15.1), (4, 22.1), (7, 27.3), (8, 25.5), (12, 28.9), (16, 31.1), (24, 44.8), (32, 58), (48, 77), (64, 95)]
+        cells = [{"tokens": tokens, "context_band": band, "ms": round(ms * (1 + 0.06 * band), 2), "spread_ms": round(0.3 + 0.01 * ms, 2),
+                  "n": 4000 // tokens, "dropped": tokens % 3} for band in (0, 1) for tokens, ms in measured]
+        return {"schema": "trimtab.cost/1", "verify": cells, "draft": [{"requests": 1, "ms": 0.45, "spread_ms": 0.02, "n": 900, "dropped": 0}],
+                "own": [{"requests": 8, "ms": 0.14, "spread_ms": 0.01, "n": 9000, "dropped": 0}],
+                "uniform_tps": [301.2, 352.9, 348.2, 331.7, 309.4, 288.1, 264.9]}
+
     def set_mode(self, body, now_ms):
         if self.refuse:
             return 422, {"error": {"message": self.refuse, "type": "invalid_request_error", "param": "mode", "code": None}}
@@ -205,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
                 to_ms = int(query.get("to", now_ms))
                 return self.reply(200, fake.history(query.get("series", "").split(","), int(query.get("from", to_ms - 900_000)), to_ms,
                                                     max(1000, int(query.get("step", 2000)))))
-            if parts[5] in ("decisions", "requests"):
+            if parts[5] in ("decisions", "requests", "calibration", "cost"):
                 return self.reply(200, getattr(fake, parts[5])())
             if parts[5] == "settings":
                 return self.reply(200, dict(self.server.settings, generation=fake.generation))
@@ -246,7 +268,8 @@ def write_fixtures(folder):
     fake = Fake()
     names = ["slope", "throughput_tps", "step_ms", "tokens_per_step", "accepted_ratio"] + [f"intercept.{k}" for k in range(6)]
     all_documents = {"nodes": fake.nodes(), "history": fake.history(names, FIXED_MS - 900_000, FIXED_MS, 4000),
-                     "decisions": fake.decisions(), "requests": fake.requests(), "snapshot": fake.snapshot(FIXED_MS)}
+                     "decisions": fake.decisions(), "requests": fake.requests(), "calibration": fake.calibration(),
+                     "cost": fake.cost(), "snapshot": fake.snapshot(FIXED_MS)}
     for name, document in all_documents.items():
         with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as out:
             json.dump(document, out, separators=(",", ":"))

@@ -165,9 +165,10 @@ static json_t *load(const char *name)
  * (ASan watches). */
 static void test_every_view_draws_at_any_size(void **state)
 {
-    static const char *const files[] = {"fleet.json", "history.json", "decisions.json",
-                                        "requests.json", "snapshot-16.json"};
-    static const char *const keys = "1256/7?";
+    static const char *const files[] = {"fleet.json",      "history.json",     "decisions.json",
+                                        "requests.json",   "calibration.json", "cost.json",
+                                        "snapshot-16.json"};
+    static const char *const keys = "123456/7?";
 
     (void)state;
     for (int ascii = 0; ascii <= 1; ascii++) {
@@ -179,17 +180,19 @@ static void test_every_view_draws_at_any_size(void **state)
         assert_non_null(ui);
         assert_non_null(screen);
         ui_set_time(ui, 0, 1790000000000);
-        for (int i = 0; i < 6; i++) { /* 0: nothing is known yet */
+        for (int i = 0; i < 8; i++) { /* 0: nothing is known yet */
             json_t *document = i > 0 ? load(files[i - 1]) : NULL;
 
             if (i == 1) assert_int_equal(model_take_nodes(ui_model(ui), document, &cause), 0);
             if (i == 2) assert_int_equal(model_take_history(ui_model(ui), document, &cause), 0);
             if (i == 3) assert_int_equal(model_take_decisions(ui_model(ui), document, &cause), 0);
             if (i == 4) assert_int_equal(model_take_requests(ui_model(ui), document, &cause), 0);
-            if (i == 5) assert_int_equal(model_take_snapshot(ui_model(ui), document, 0, &cause), 0);
+            if (i == 5) assert_int_equal(model_take_calibration(ui_model(ui), document, &cause), 0);
+            if (i == 6) assert_int_equal(model_take_cost(ui_model(ui), document, &cause), 0);
+            if (i == 7) assert_int_equal(model_take_snapshot(ui_model(ui), document, 0, &cause), 0);
             ui_data_arrived(ui);
             json_decref(document);
-            for (const char *key = keys; *key != '\0' && (i == 0 || i == 5); key++) {
+            for (const char *key = keys; *key != '\0' && (i == 0 || i == 7); key++) {
                 ui_key(ui, (unsigned char)*key);
                 for (int rows = 1; rows <= MOST_ROWS; rows += rows < 40 ? 1 : 5)
                     for (int cols = 1; cols <= MOST_COLS;

@@ -1,0 +1,280 @@
+/* view_estimator.c - views 3 and 4: what the estimator learned and how well it is calibrated; what
+ * steps cost, and what each fixed K would give now.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/chart.h"
+#include "tui/text.h"
+#include "tui/ui_state.h"
+
+#define NORMAL_95 1.96
+
+static const struct chart_range probability = {0, 1};
+
+/* ---- 3 estimator */
+
+enum {
+    STRATUM_NAME,
+    STRATUM_SLOPE,
+    STRATUM_INTERVAL,
+    STRATUM_REFITS,
+    STRATUM_DRIFT,
+    STRATUM_EVENTS,
+    STRATUM_ECE,
+    STRATUM_AUC,
+    STRATUM_LABELS,
+    STRATUM_LEVEL,
+    STRATUM_BRIER,
+    STRATUM_LOSS,
+    STRATUM_COLUMNS
+};
+static const struct ui_column stratum_column[STRATUM_COLUMNS] = {
+    {"stratum", -20, 0},
+    {"slope", 6, 0},
+    {"\xc2\xb1"
+     "95%",
+     6, 0},
+    {"refits", 6, 0},
+    {"drift z", 7, 0},
+    {"events", 6, 0},
+    {"ECE", 5, 0},
+    {"AUC", 5, 79},
+    {"labels", 7, 90},
+    {"level", 6, 100},
+    {"Brier", 6, 110},
+    {"log loss", 8, 120},
+};
+
+static double labels_of(const struct model_stratum *s)
+{
+    double n = 0;
+
+    for (int i = 0; i < MODEL_BINS; i++) n += isfinite(s->bin[i].n) ? s->bin[i].n : 0;
+    return n;
+}
+
+static void draw_stratum(struct screen *screen, int row, int cols, const struct model_stratum *s)
+{
+    char text[STRATUM_COLUMNS][TEXT_NUMBER];
+    int col = 1;
+
+    text_decimal(text[STRATUM_SLOPE], s->slope, 3);
+    text_decimal(text[STRATUM_INTERVAL], NORMAL_95 * s->slope_se, 3);
+    text_count(text[STRATUM_REFITS], s->refits);
+    text_signed(text[STRATUM_DRIFT], s->drift_z, 1);
+    text_count(text[STRATUM_EVENTS], s->drift_events);
+    text_decimal(text[STRATUM_ECE], s->ece, 3);
+    text_decimal(text[STRATUM_AUC], s->auc, 2);
+    text_significant(text[STRATUM_LABELS], labels_of(s));
+    text_decimal(text[STRATUM_LEVEL], s->level, 2);
+    text_decimal(text[STRATUM_BRIER], s->brier, 3);
+    text_decimal(text[STRATUM_LOSS], s->log_loss, 3);
+    for (int i = 0; i < STRATUM_COLUMNS; i++)
+        col = ui_draw_field(screen, row, col, &stratum_column[i], cols,
+                            i == STRATUM_NAME ? ELEMENT_STRONG : ELEMENT_VALUE,
+                            i == STRATUM_NAME ? s->stratum : text[i]);
+}
+
+static int64_t stratum_identity(const struct ui *ui, int row)
+{
+    uint64_t sum = 5381; /* Bernstein's string hash: strata are few */
+
+    for (const char *c = ui->model->stratum[row].stratum; *c != '\0'; c++)
+        sum = sum * 33 + (unsigned char)*c;
+    return (int64_t)(sum >> 1);
+}
+
+/* ` 0.6-0.7     412   0.652     0.661  +0.009        ○─● `: predicted and observed should meet. */
+static void draw_bin(struct screen *screen, int row, int cols, const struct model_stratum *s,
+                     int bin)
+{
+    double n = s->bin[bin].n, predicted = s->bin[bin].sum_p / n, observed = s->bin[bin].sum_y / n;
+    bool known = n >= 1;
+    char text[4][TEXT_NUMBER];
+    int bar = 46, width = cols - bar - 2, from, to;
+
+    screen_printf(screen, row, 1, ELEMENT_TEXT, "%.1f-%.1f", bin / 10.0, (bin + 1) / 10.0);
+    screen_put_right(screen, row, 17, ELEMENT_VALUE, text_significant(text[0], n));
+    screen_put_right(screen, row, 27, ELEMENT_VALUE,
+                     text_decimal(text[1], known ? predicted : (double)NAN, 3));
+    screen_put_right(screen, row, 36, ELEMENT_VALUE,
+                     text_decimal(text[2], known ? observed : (double)NAN, 3));
+    screen_put_right(screen, row, 44, ELEMENT_VALUE,
+                     text_signed(text[3], known ? observed - predicted : (double)NAN, 3));
+    if (!known || width < 10) return;
+    from = chart_axis_cell(&probability, width, predicted);
+    to = chart_axis_cell(&probability, width, observed);
+    if (from < 0 || to < 0) return;
+    screen_fill(screen, row, bar + (from < to ? from : to), from < to ? to - from : from - to,
+                ELEMENT_BAR, 0x2500);
+    screen_put_char(screen, row, bar + from, ELEMENT_BAR, 0x25cb);
+    screen_put_char(screen, row, bar + to, ELEMENT_POINT, 0x25cf);
+}
+
+static void draw_calibration(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                             const struct model_stratum *s)
+{
+    char title[120];
+
+    snprintf(title, sizeof title,
+             "Calibration of %s: predicted \xe2\x97\x8b, observed \xe2\x97\x8f", s->stratum);
+    ui_draw_title(ui, screen, panel, title);
+    screen_put(screen, panel->row + 1, 1, -1, ELEMENT_LABEL, "predicted");
+    screen_put_right(screen, panel->row + 1, 17, ELEMENT_LABEL, "labels");
+    screen_put_right(screen, panel->row + 1, 27, ELEMENT_LABEL, "mean");
+    screen_put_right(screen, panel->row + 1, 36, ELEMENT_LABEL, "observed");
+    screen_put_right(screen, panel->row + 1, 44, ELEMENT_LABEL, "o - p");
+    screen_put(screen, panel->row + 1, 46, -1, ELEMENT_FAINT, "0");
+    screen_put_right(screen, panel->row + 1, panel->cols - 2, ELEMENT_FAINT, "1");
+    for (int bin = 0; bin < MODEL_BINS && bin < panel->rows - 2; bin++)
+        draw_bin(screen, panel->row + 2 + bin, panel->cols, s, bin);
+}
+
+void view_draw_estimator(struct ui *ui, struct screen *screen)
+{
+    const struct model *model = ui->model;
+    struct ui_list *list = &ui->list[VIEW_ESTIMATOR];
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
+    int rows;
+
+    ui_frame(ui, screen, LAYOUT_LIST_DETAIL, 2 + MODEL_BINS, &layout);
+    ui_draw_title(ui, screen, body, "Estimator, a row a stratum (drafter/rule/temperature)");
+    ui_draw_heads(screen, body->row + 1, stratum_column, STRATUM_COLUMNS, body->cols, -1);
+    rows = body->rows - 2;
+    ui_list_settle(ui, list, model->strata_count, rows, stratum_identity);
+    if (model->strata_count == 0)
+        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
+                   model->strata_known ? "nothing learned yet" : "not fetched yet");
+    for (int i = list->top; i < model->strata_count && i < list->top + rows; i++) {
+        int row = body->row + 2 + i - list->top;
+
+        draw_stratum(screen, row, body->cols, &model->stratum[i]);
+        if (i == list->selected) screen_paint(screen, row, 0, body->cols, ELEMENT_SELECTED);
+    }
+    if (model->strata_count > 0 && detail->rows >= 3)
+        draw_calibration(ui, screen, detail, &model->stratum[list->selected]);
+    ui_dim_if_stale(ui, screen, &layout);
+}
+
+/* ---- 4 cost */
+
+enum {
+    COST_TOKENS,
+    COST_CONTEXT,
+    COST_MS,
+    COST_SPREAD,
+    COST_EACH,
+    COST_N,
+    COST_DROPPED,
+    COST_COLUMNS
+};
+static const struct ui_column cost_column[COST_COLUMNS] = {
+    {"tokens", 6, 0},   {"context", -7, 0}, {"ms", 7, 0},      {"spread", 6, 0},
+    {"ms/token", 8, 0}, {"n", 6, 0},        {"dropped", 7, 0},
+};
+#define COST_BAR_COL 62 /* where the columns end */
+
+/* The bands of the cost model (controller/cost.h): mean KV cells in use. */
+static const char *context_name(int band)
+{
+    static const char *const names[] = {"< 512", "< 2048", "< 8192", "more"};
+
+    return band >= 0 && band < 4 ? names[band] : TEXT_UNKNOWN;
+}
+
+static void draw_bar(struct screen *screen, int row, int col, int cols, double part)
+{
+    int length = isfinite(part) && part > 0 ? (int)lround(fmin(part, 1) * cols) : 0;
+
+    screen_fill(screen, row, col, length, ELEMENT_AREA, screen_is_ascii(screen) ? '=' : 0x2588);
+}
+
+static void draw_cost(struct screen *screen, int row, int cols, const struct model_cost *c,
+                      double most_ms)
+{
+    char text[COST_COLUMNS][TEXT_NUMBER];
+    int col = 1;
+
+    text_count(text[COST_TOKENS], c->tokens);
+    snprintf(text[COST_CONTEXT], TEXT_NUMBER, "%s", context_name(c->context_band));
+    text_significant(text[COST_MS], c->ms);
+    text_significant(text[COST_SPREAD], c->spread_ms);
+    text_significant(text[COST_EACH], c->tokens > 0 ? c->ms / (double)c->tokens : (double)NAN);
+    text_count(text[COST_N], c->n);
+    text_count(text[COST_DROPPED], c->dropped);
+    for (int i = 0; i < COST_COLUMNS; i++)
+        col = ui_draw_field(screen, row, col, &cost_column[i], cols,
+                            i == COST_MS ? ELEMENT_STRONG : ELEMENT_VALUE, text[i]);
+    draw_bar(screen, row, COST_BAR_COL, cols - COST_BAR_COL - 1, c->ms / most_ms);
+}
+
+static int64_t cost_identity(const struct ui *ui, int row)
+{
+    return ui->model->cost[row].tokens * 16 + ui->model->cost[row].context_band;
+}
+
+/* "What would fixed K give now?", beside what the node gives and what it planned. */
+static void draw_uniform(const struct ui *ui, struct screen *screen, const struct rect *panel)
+{
+    const struct model *model = ui->model;
+    double most = fmax(ui->shown.throughput_tps, ui->shown.predicted_tps); /* fmax leaves NaN out */
+    int best = -1, row = panel->row + 1, end = panel->row + panel->rows;
+    char number[TEXT_NUMBER], now[TEXT_NUMBER], planned[TEXT_NUMBER];
+
+    for (int k = 0; k < model->uniform_count; k++) {
+        most = fmax(most, model->uniform_tps[k]);
+        if (isfinite(model->uniform_tps[k]) &&
+            (best < 0 || model->uniform_tps[k] > model->uniform_tps[best]))
+            best = k;
+    }
+    ui_draw_title(ui, screen, panel,
+                  "What would each fixed K give now? tok/s, from measured costs");
+    for (int k = 0; k < model->uniform_count && row < end - 1; k++, row++) {
+        screen_printf(screen, row, 1, k == best ? ELEMENT_STRONG : ELEMENT_TEXT,
+                      k == 0 ? "off" : "K=%d", k);
+        screen_put_right(screen, row, 14, k == best ? ELEMENT_STRONG : ELEMENT_VALUE,
+                         text_significant(number, model->uniform_tps[k]));
+        if (k == best) screen_put(screen, row, 15, -1, ELEMENT_GOOD, "best");
+        draw_bar(screen, row, 21, panel->cols - 22, model->uniform_tps[k] / most);
+    }
+    const struct ui_label label[] = {
+        {"now", text_significant(now, ui->shown.throughput_tps), "tok/s", ELEMENT_STRONG},
+        {"planned", text_significant(planned, ui->shown.predicted_tps), "tok/s", ELEMENT_VALUE},
+        {"mode", mode_name(ui->shown.mode), "", ELEMENT_VALUE},
+    };
+    ui_draw_labels(screen, end - 1, 1, panel->cols, label, model->snapshot_known ? 3 : 0);
+}
+
+void view_draw_cost(struct ui *ui, struct screen *screen)
+{
+    const struct model *model = ui->model;
+    struct ui_list *list = &ui->list[VIEW_COST];
+    struct layout layout;
+    const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
+    double most_ms = 0;
+    int rows;
+
+    ui_frame(ui, screen, LAYOUT_LIST_DETAIL,
+             model->uniform_count > 0 ? 2 + model->uniform_count : 0, &layout);
+    ui_draw_title(ui, screen, body, "Cost of one target forward pass, measured");
+    ui_draw_heads(screen, body->row + 1, cost_column, COST_COLUMNS, body->cols, -1);
+    rows = body->rows - 2;
+    ui_list_settle(ui, list, model->costs_count, rows, cost_identity);
+    if (model->costs_count == 0)
+        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
+                   model->costs_known ? "nothing measured yet" : "not fetched yet");
+    for (int i = 0; i < model->costs_count; i++) most_ms = fmax(most_ms, model->cost[i].ms);
+    for (int i = list->top; i < model->costs_count && i < list->top + rows; i++) {
+        int row = body->row + 2 + i - list->top;
+
+        draw_cost(screen, row, body->cols, &model->cost[i], most_ms);
+        if (i == list->selected) screen_paint(screen, row, 0, body->cols, ELEMENT_SELECTED);
+    }
+    if (detail->rows >= 3) draw_uniform(ui, screen, detail);
+    ui_dim_if_stale(ui, screen, &layout);
+}
