@@ -1,8 +1,10 @@
-/* cost.h - what a step costs on this machine: D(requests) a draft forward, V(tokens, context) a target forward, o the rest.
+/* cost.h - what a step costs on this machine: D(requests) a draft forward, V(tokens, context) a
+ * target forward, o the rest.
  *
- * Measured at start over schedulable sizes, kept on disk under a strict key, updated online by a robust mean a cell
- * (beyond 5 median absolute deviations: dropped and counted). Never assumed monotone: between measured sizes linear,
- * at a measured size its own value (the staircase is kept). Single-threaded (the loop's); cost_to_json locks nothing.
+ * Measured at start over schedulable sizes, kept on disk under a strict key, updated online by a
+ * robust mean a cell (beyond 5 median absolute deviations: dropped and counted). Never assumed
+ * monotone: between measured sizes linear, at a measured size its own value (the staircase is
+ * kept). Single-threaded (the loop's); cost_to_json locks nothing.
  */
 #ifndef CONTROLLER_COST_H
 #define CONTROLLER_COST_H
@@ -19,7 +21,8 @@ struct cost_model *cost_new(int max_tokens, int max_requests);
 void cost_free(struct cost_model *cost); /* NULL-safe */
 int cost_context_band(int cells);
 
-/* Record one measurement. tokens/requests within the limits given to cost_new; ms > 0. Returns false when dropped as an outlier. */
+/* Record one measurement. tokens/requests within the limits given to cost_new; ms > 0. Returns
+ * false when dropped as an outlier. */
 bool cost_observe_verify(struct cost_model *cost, int tokens, int band, double ms);
 bool cost_observe_draft(struct cost_model *cost, int requests, double ms);
 void cost_observe_own(struct cost_model *cost, int requests, double ms);
@@ -29,21 +32,31 @@ double cost_verify(const struct cost_model *cost, int tokens, int band);
 double cost_draft(const struct cost_model *cost, int requests);
 double cost_own(const struct cost_model *cost, int requests);
 
-/* Sizes worth profiling for `parallel` requests of up to max_draft drafts; fills sizes (at most capacity), returns the count. */
+/* Sizes worth profiling for `parallel` requests of up to max_draft drafts; fills sizes (at most
+ * capacity), returns the count. */
 int cost_profile_sizes(int parallel, int max_draft, int *sizes, int capacity);
-bool cost_flat(const struct cost_model *cost); /* the verify curve never rises: trimming can never pay; warn */
+/* The verify curve never rises, so trimming can never pay: worth a warning. False with one size. */
+bool cost_flat(const struct cost_model *cost);
 
-/* Cache. key: every part that must match (model and draft digest, engine version, CPU, threads, build). False when the
- * file is missing, damaged or of another key (fails closed). Saving is atomic (rename). */
+/* Cache. key: every part that must match (model and draft digest, engine version, CPU, threads,
+ * build). False when the file is missing, damaged or of another key (fails closed). Saving is
+ * atomic (rename). */
 bool cost_load(struct cost_model *cost, const char *path, const char *key);
 bool cost_save(const struct cost_model *cost, const char *path, const char *key, char **cause);
-/* The text table of the project's traces: lines `V n ms`, `D r ms`, `#` comments. NULL with *cause naming the line. */
+/* The text table of the project's traces: lines `V n ms`, `D r ms`, `#` comments. NULL with *cause
+ * naming the line. */
 struct cost_model *cost_read_table(const char *path, char **cause);
 
-/* {"verify":[{"tokens","context_band","ms","spread_ms","n","dropped"}],"draft":[{"requests",…}],"own":[…]} */
+/* {"verify":[{"tokens","context_band","ms","spread_ms","n","dropped"}],
+ *  "draft":[{"requests",…}],"own":[…]} */
 json_t *cost_to_json(const struct cost_model *cost);
 /* Cells changed since the last call, for the store. */
-struct cost_cell { const char *part; int tokens, requests, context_band; double ms, spread_ms; int64_t n; };
+struct cost_cell {
+    const char *part;
+    int tokens, requests, context_band;
+    double ms, spread_ms;
+    int64_t n;
+};
 int cost_take_changed(struct cost_model *cost, struct cost_cell *cells, int capacity);
 
 #endif
