@@ -23,6 +23,7 @@ check_PROGRAMS += tests/kernels/test_rows
 TESTS += tests/kernels/test_rows
 tests_kernels_test_rows_SOURCES = tests/kernels/test_rows.c tests/kernels/row_kinds.c tests/kernels/row_kinds.h
 tests_kernels_test_rows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -ffp-contract=off -fopenmp-simd
+tests_kernels_test_rows_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_kernels_test_rows_LDADD = kernels/libtrimtab_core.la $(CMOCKA_LIBS)
 
 check_PROGRAMS += tests/kernels/test_sampling

@@ -22,6 +22,17 @@ static const size_t vocabularies[] = {1,    2,    7,    32,    127,   128,   129
 #define VOCABULARIES (sizeof vocabularies / sizeof vocabularies[0])
 #define VOCAB_MAX 151936
 
+/* Linked with --wrap=calloc: the n-th allocation from now on fails; 0 for none. */
+static int failing_calloc;
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (failing_calloc > 0 && --failing_calloc == 0) return NULL;
+    return __real_calloc(count, size);
+}
+
 struct oracle {
     int32_t argmax;
     long double rest;
@@ -337,6 +348,33 @@ static void test_open(void **state)
     assert_string_equal(tt_version(), PACKAGE_VERSION);
 }
 
+/* Whichever allocation of an open fails, it says so, leaves no handle and (under the sanitizer) no
+ * leak; and no later call allocates anything. */
+static void test_out_of_memory(void **state)
+{
+    const struct tt_options options = {.vocab = 300, .max_rows = 2};
+    float row[300];
+    struct tt_row_stats stats;
+    int failures = 0, status;
+    tt *handle;
+    (void)state;
+    for (;; failures++) {
+        failing_calloc = failures + 1;
+        status = tt_open(&handle, &options);
+        if (status == TT_OK) break;
+        assert_int_equal(status, TT_ENOMEM);
+        assert_null(handle);
+    }
+    assert_true(failures >= 10);
+    failing_calloc = 1;
+    row_fill(row, 300, ROW_NORMAL, 1);
+    const struct tt_rows rows = {row, TT_F32, 1, 300, 300};
+    assert_int_equal(tt_row_statistics(handle, &rows, NULL, &stats), TT_OK);
+    assert_int_equal(failing_calloc, 1);
+    failing_calloc = 0;
+    tt_close(handle);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_against_oracle),       cmocka_unit_test(test_types_and_strides),
         cmocka_unit_test(test_feature_clamp),        cmocka_unit_test(test_far_apart_rows),
         cmocka_unit_test(test_bad_arguments),        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }
