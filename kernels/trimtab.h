@@ -195,32 +195,40 @@ struct tt_estimator_options {
     double prior_slope, prior_level; /* NaN = the defaults 0.55 and -0.4 */
 };
 
-/* What one request's step revealed. Positions 0 .. min(accepted, admitted - 1) carry labels. */
+/* What one request's step revealed. Positions 0 .. min(accepted, admitted - 1) carry labels. A block that ended for
+ * another reason than a rejection (a stop token, a flagged target row) is given with admitted = accepted: the position
+ * where it ended is no label. */
 struct tt_observation {
-    const float *feature;   /* (admitted) features as drafted; NaN = no label at that position */
-    const float *soft;      /* (labels) labels for fitting, or NULL for the hard ones */
-    const float *predicted; /* (admitted) predictions made when drafted, or NULL: grade at the coefficients in force */
+    const float *feature;   /* (admitted) features as drafted; not finite = no label at that position */
+    const float *soft;      /* (labels) labels for fitting, in [0, 1], or NULL for the hard ones */
+    const float *predicted; /* (admitted) predictions made when drafted, or NULL; calibration judges them, `parity` is
+                             * fitted to them, `online` grades at the coefficients in force */
     int32_t admitted, accepted;
 };
 
 enum { TT_STEP_REFIT = 1, TT_STEP_DRIFT = 2, TT_STEP_REJECTED = 4 }; /* what tt_estimator_end_step did (bits) */
 
+/* TT_EINVAL: positions, interval or prior out of range (slope 0 .. 10, level -40 .. 40). *out is NULL on failure. */
 int tt_estimator_new(tt_estimator **out, const struct tt_estimator_options *options);
 void tt_estimator_free(tt_estimator *estimator); /* NULL-safe */
 /* Probability of acceptance given reached, (count) values for position `position` each; NaN feature -> 0. */
 int tt_estimator_predict(const tt_estimator *estimator, int32_t position, const float *feature, size_t count,
                          double *probability);
+/* Learn from one request's step. TT_EINVAL: not 0 <= accepted <= admitted <= positions, or a soft label or prediction
+ * outside [0, 1]; nothing changes then. `online` clamps features to +-16. */
 int tt_estimator_observe(tt_estimator *estimator, const struct tt_observation *observation);
-/* End of a step (one target forward pass), labelled or not. Returns TT_STEP_* bits >= 0, or a negative status. */
+/* End of a step (one target forward pass), labelled or not. Returns TT_STEP_* bits >= 0, or a negative status.
+ * TT_STEP_REJECTED: the window was not used (`online`), the slope step was refused (`parity`). */
 int tt_estimator_end_step(tt_estimator *estimator);
-/* A new prior mean, e.g. the pooled fit for a stratum. */
+/* A new prior mean, e.g. the pooled fit for a stratum; in force from the next refit, at once before the first label.
+ * TT_ENOTSUP for `parity`, which has no prior. */
 int tt_estimator_set_prior(tt_estimator *estimator, double slope, double level);
 /* First position that is starved of labels (forgotten count below 5), or -1. */
 int32_t tt_estimator_starved(const tt_estimator *estimator);
 
 struct tt_position_report {
     double intercept, intercept_se; /* at feature 0; NaN = unknown */
-    double reached, accepted;       /* forgotten counts */
+    double reached, accepted;       /* counts, forgotten by 0.999 a step, as every forgotten figure here */
     double predicted;               /* forgotten sum of predicted probabilities */
     uint64_t n;                     /* labels ever */
 };
@@ -232,10 +240,11 @@ struct tt_calibration_bin {
 struct tt_estimator_report {
     enum tt_estimator_kind kind;
     int32_t positions;
-    double slope, slope_se, level, level_se, centre;
-    uint64_t steps, refits, rejected, labels, drift_events, flagged;
+    double slope, slope_se, level, level_se, centre; /* level at feature 0; centre: mean of labelled features */
+    uint64_t steps, refits, rejected, labels, drift_events;
+    uint64_t flagged;               /* reached positions without a label because their feature was not finite */
     double drift_z;                 /* last drift statistic, in standard units */
-    double ece, brier, log_loss, auc; /* forgotten; NaN until there are labels */
+    double ece, brier, log_loss, auc; /* of hard outcomes; NaN until there are labels */
     struct tt_position_report position[TT_MAX_POSITIONS];
     struct tt_calibration_bin bin[TT_CALIBRATION_BINS]; /* pooled over positions */
 };
