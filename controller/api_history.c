@@ -18,7 +18,7 @@ enum {
     DECISIONS_MAX = 1000,
     READ_TIME_MS = 2000,
 };
-static const int64_t window_default_ms = 15 * 60 * 1000;
+static const int64_t window_default_ms = INT64_C(15) * 60 * 1000;
 static const int64_t time_max_ms = INT64_C(1) << 53; /* exact in every JSON reader */
 
 /* A reader of the store, or NULL with the reply filled. */

@@ -108,12 +108,14 @@ void exchange_set_ticks(struct exchange *exchange, int64_t interval_ms);
  * from handlers */
 
 struct watch;
+struct traffic;
 
 struct server_view { /* what handlers may know; the first member of struct server */
     struct node *const *nodes;
     int node_count;
     struct access *access;
     struct watch *watch;
+    struct traffic *traffic;
     const char *store_path, *model_alias;
     int64_t started_ms;
     int64_t (*now_ms)(void);

@@ -3,20 +3,23 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "controller/exchange.h"
 #include "controller/generate.h"
 #include "controller/lm.h"
 #include "controller/openai.h"
+#include "controller/traffic.h"
 
 enum { RETRY_FULL_S = 1, RETRY_DRAINING_S = 10 };
 
 struct choice {
     struct generation *generation;
     struct request *request; /* NULL until it was made */
-    bool role_sent, ended;
+    bool submitted, role_sent, ended;
     enum request_finish finish;
-    int64_t characters; /* code points sent */
+    int64_t characters;        /* code points sent */
+    bool first_seen, end_seen; /* counted as traffic; of the node's thread until request_cancel */
 };
 
 struct generation {
@@ -25,6 +28,8 @@ struct generation {
     char *model;
     struct openai_head head;
     bool stream, include_usage;
+    int node;              /* its number */
+    int64_t start_ns;      /* monotonic: the body was here */
     int64_t prompt_tokens; /* every prompt once, however many choices it has */
     int count;
     struct choice choice[]; /* (count) prompt-major */
@@ -214,25 +219,54 @@ static bool bias_fits(struct exchange *x, const struct lm *lm, const struct requ
 /* --------------------------------------------------------------------------------------------- the
  * generation */
 
+static int64_t monotonic_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Time to the first token and to the end of one choice. */
+static void count_traffic(struct choice *choice, bool ended, enum request_finish finish)
+{
+    const struct generation *generation = choice->generation;
+    struct traffic *traffic = exchange_server(generation->exchange)->traffic;
+    double seconds = (double)(monotonic_ns() - generation->start_ns) * 1e-9;
+
+    if (!choice->first_seen && (!ended || finish == REQUEST_STOP || finish == REQUEST_LENGTH)) {
+        traffic_add_first_token(traffic, generation->node, seconds);
+        choice->first_seen = true;
+    }
+    if (!ended) return;
+    traffic_add_end(traffic, generation->node, finish, seconds);
+    choice->end_seen = true;
+}
+
 /* From the node's thread. An answer in one piece needs no wake before its end. */
 static void on_notify(void *state)
 {
     struct choice *choice = state;
     enum request_finish finish;
     const char *error;
+    bool ended = request_ended(choice->request, &finish, &error);
 
-    if (choice->generation->stream || request_ended(choice->request, &finish, &error))
-        exchange_wake(choice->generation->exchange);
+    if (!choice->first_seen || ended) count_traffic(choice, ended, finish);
+    if (choice->generation->stream || ended) exchange_wake(choice->generation->exchange);
 }
 
 static void generation_free(struct generation *generation)
 {
     if (!generation) return;
     for (int i = 0; i < generation->count; i++) {
-        struct request *request = generation->choice[i].request;
-        if (!request) continue;
-        request_cancel(request); /* does nothing to one that has ended */
-        request_unref(request);
+        struct choice *choice = &generation->choice[i];
+        if (!choice->request) continue;
+        request_cancel(choice->request); /* does nothing to one that has ended */
+        if (choice->submitted && !choice->end_seen) {
+            choice->first_seen = true; /* nobody waited for it to the end */
+            count_traffic(choice, true, REQUEST_RUNNING);
+        }
+        request_unref(choice->request);
     }
     free(generation->model);
     free(generation);
@@ -320,6 +354,7 @@ static int submit(struct exchange *x, struct node *node, const struct openai_tas
         goto no_memory;
     }
     status = node->ops->submit(node, choice->request, &cause);
+    choice->submitted = status == NODE_OK;
     if (status != NODE_OK) refuse(x, status, cause, task->chat);
     free(cause);
     return status == NODE_OK ? 0 : -1;
@@ -459,8 +494,16 @@ static bool finish(struct exchange *x)
 /* ---------------------------------------------------------------------------------------------------
  * handlers */
 
+static int number_of(const struct server_view *server, const struct node *node)
+{
+    int i = 0;
+
+    while (server->nodes[i] != node) i++;
+    return i;
+}
+
 /* Takes over nothing; on success the exchange holds the generation. */
-static void start(struct exchange *x, struct openai_task *task)
+static void start(struct exchange *x, struct openai_task *task, int64_t start_ns)
 {
     const char *model;
     const struct lm *lm;
@@ -477,6 +520,8 @@ static void start(struct exchange *x, struct openai_task *task)
         reply_error(&x->reply, 500, NULL, "out_of_memory", "out of memory for the request");
         goto out;
     }
+    generation->start_ns = start_ns;
+    generation->node = number_of(exchange_server(x), node);
     for (int p = 0; p < prompts; p++) {
         generation->prompt_tokens += prompt[p].count;
         for (int c = 0; c < task->n; c++) {
@@ -501,6 +546,7 @@ out:
 static void generate(struct exchange *x, bool chat)
 {
     struct openai_task task;
+    int64_t start_ns = monotonic_ns();
 
     if (atomic_load(&exchange_server(x)->draining)) {
         reply_error(&x->reply, 503, NULL, "draining", shutting_down);
@@ -510,7 +556,7 @@ static void generate(struct exchange *x, bool chat)
     if (openai_read(x->body.data, x->body.length, chat, &task, &x->reply) == 0) {
         atomic_fetch_sub(&exchange_server(x)->body_bytes, x->body.capacity);
         buffer_free(&x->body); /* the task holds what matters of it */
-        start(x, &task);
+        start(x, &task, start_ns);
     }
     openai_task_clear(&task);
 }

@@ -22,6 +22,7 @@ controller_libhttp_la_SOURCES = \
 	controller/routes.c controller/routes.h \
 	controller/server.c controller/server.h \
 	controller/snapshot.c controller/snapshot.h \
+	controller/traffic.c controller/traffic.h \
 	controller/watch.c controller/watch.h \
 	controller/work.c controller/work.h
 controller_libhttp_la_CFLAGS = $(AM_CFLAGS) $(MHD_CFLAGS) $(JANSSON_CFLAGS)

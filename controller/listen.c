@@ -76,7 +76,7 @@ static void describe(const struct sockaddr *address, struct listen_socket *out)
 
 static int bind_address(const struct addrinfo *info, struct listen_socket *out)
 {
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {0};
     socklen_t size = sizeof bound;
     int on = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 

@@ -10,6 +10,7 @@
 
 #include "controller/exchange.h"
 #include "controller/metrics.h"
+#include "controller/traffic.h"
 
 enum kind { COUNT, INTEGER, REAL, FLAG }; /* int, int64_t, double, bool */
 
@@ -152,8 +153,8 @@ static void put_label(struct buffer *out, const char *name, const char *value)
     buffer_add_text(out, "\"");
 }
 
-static void put_sample(struct buffer *out, const char *name, const struct snapshot *snapshot,
-                       int engine, const char *label, const char *label_value, double value)
+void metrics_put_sample(struct buffer *out, const char *name, const struct snapshot *snapshot,
+                        int engine, const char *label, const char *label_value, double value)
 {
     buffer_add_format(out, "%s{", name);
     put_label(out, "model_name", snapshot->node.model);
@@ -171,7 +172,7 @@ static void put_sample(struct buffer *out, const char *name, const struct snapsh
     buffer_add_text(out, "\n");
 }
 
-static void put_header(struct buffer *out, const char *name, const char *type, const char *help)
+void metrics_put_header(struct buffer *out, const char *name, const char *type, const char *help)
 {
     buffer_add_format(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -201,10 +202,11 @@ static void put_family(struct buffer *out, const struct metric *metric, const st
             double value = value_of(
                 metric, positions ? (const void *)&snapshot->estimator.position[k] : snapshot);
             if (!isfinite(value)) continue;
-            if (!headed) put_header(out, metric->name, metric->type, metric->help);
+            if (!headed) metrics_put_header(out, metric->name, metric->type, metric->help);
             headed = true;
             snprintf(index, sizeof index, "%d", k);
-            put_sample(out, metric->name, snapshot, i, positions ? "position" : NULL, index, value);
+            metrics_put_sample(out, metric->name, snapshot, i, positions ? "position" : NULL, index,
+                               value);
         }
     }
 }
@@ -218,11 +220,13 @@ static void put_families(struct buffer *out, const struct metric *metrics, size_
 /* A state set: one sample a state, 1 for the present one. */
 static void put_modes(struct buffer *out, const struct source *source)
 {
-    if (source->count > 0) put_header(out, "trimtab_mode", "gauge", "1 for the mode that is set.");
+    if (source->count > 0)
+        metrics_put_header(out, "trimtab_mode", "gauge", "1 for the mode that is set.");
     for (int i = 0; i < source->count; i++) {
         for (int mode = MODE_OFF; mode <= MODE_SHADOW; mode++)
-            put_sample(out, "trimtab_mode", &source->snapshots[i], i, "mode",
-                       mode_name((enum mode)mode), source->snapshots[i].mode == (enum mode)mode);
+            metrics_put_sample(out, "trimtab_mode", &source->snapshots[i], i, "mode",
+                               mode_name((enum mode)mode),
+                               source->snapshots[i].mode == (enum mode)mode);
     }
 }
 
@@ -231,11 +235,11 @@ static void put_health(struct buffer *out, const struct source *source)
     static const char *const states[] = {"ok", "degraded", "starting", "draining", "failed"};
 
     if (source->count > 0)
-        put_header(out, "trimtab_health", "gauge", "1 for the node's state of health.");
+        metrics_put_header(out, "trimtab_health", "gauge", "1 for the node's state of health.");
     for (int i = 0; i < source->count; i++) {
         for (size_t k = 0; k < LENGTH(states); k++)
-            put_sample(out, "trimtab_health", &source->snapshots[i], i, "state", states[k],
-                       strcmp(source->snapshots[i].health.state, states[k]) == 0);
+            metrics_put_sample(out, "trimtab_health", &source->snapshots[i], i, "state", states[k],
+                               strcmp(source->snapshots[i].health.state, states[k]) == 0);
     }
 }
 
@@ -287,8 +291,9 @@ static void put_costs(struct buffer *out, const struct server_view *server,
         struct node *node = server->nodes[i];
         json_t *cost = node->ops->cost ? node->ops->cost(node) : NULL;
         if (cost && !headed)
-            put_header(out, "trimtab_cost_seconds", "gauge",
-                       "Measured cost of a forward pass: size is tokens (verify) or requests.");
+            metrics_put_header(
+                out, "trimtab_cost_seconds", "gauge",
+                "Measured cost of a forward pass: size is tokens (verify) or requests.");
         headed |= cost != NULL;
         for (size_t k = 0; k < LENGTH(parts); k++)
             put_cells(out, &snapshots[i], i, parts[k], json_object_get(cost, parts[k]));
@@ -314,6 +319,7 @@ void metrics_handle(struct exchange *x)
             generates[i] = (node->capabilities & NODE_CAN_GENERATE) != 0;
         }
         metrics_put(&x->reply.body, snapshots, generates, server->node_count);
+        traffic_put(&x->reply.body, server->traffic, snapshots, generates, server->node_count);
         put_costs(&x->reply.body, server, snapshots);
     }
     free(snapshots);

@@ -20,6 +20,7 @@
 #include "controller/listen.h"
 #include "controller/routes.h"
 #include "controller/server.h"
+#include "controller/traffic.h"
 #include "controller/watch.h"
 #include "controller/work.h"
 
@@ -71,7 +72,7 @@ static void set_peer(struct exchange *x, const struct listener *listener)
         }
         return;
     }
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     size = sizeof address;
     if (getpeername(x->fd, (struct sockaddr *)&address, &size) == 0) {
         const void *binary =
@@ -395,6 +396,8 @@ static int copy_options(struct server *server, const struct server_options *opti
     if (options->store_path && !(server->store_path = strdup(options->store_path))) goto no_memory;
     if (options->model_alias && !(server->model_alias = strdup(options->model_alias)))
         goto no_memory;
+    view->traffic = traffic_new(node_count);
+    if (!view->traffic) goto no_memory;
     view->nodes = server->nodes;
     view->node_count = node_count;
     view->store_path = server->store_path;
@@ -468,7 +471,7 @@ int server_port(const struct server *server, int i)
 /* Streams send a last event once woken; give them a moment for it. */
 static void wait_for_streams(struct watch *watch)
 {
-    const struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
+    const struct timespec pause = {.tv_nsec = 5000000};
 
     for (int waited_ms = 0; waited_ms < STOP_WAIT_MS && watch_count(watch) > 0; waited_ms += 5)
         nanosleep(&pause, NULL);
@@ -496,6 +499,7 @@ void server_stop(struct server *server)
     watch_free(server->view.watch);
     work_free(server->work);
     access_free(server->view.access);
+    traffic_free(server->view.traffic);
     free(server->nodes);
     free(server->store_path);
     free(server->model_alias);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/routes.h"
 #include "controller/server.h"
 #include "tests/controller/node_echo.h"
 
@@ -79,8 +80,17 @@ static int64_t fixed_now_ms(void)
     return 1790000000000;
 }
 
+static int print_routes(void)
+{
+    const struct route *route;
+
+    for (size_t i = 0; (route = routes_at(i)); i++) printf("%s %s\n", route->method, route->path);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--routes") == 0) return print_routes();
     struct server_options options = {.started_ms = 1789999990000, .now_ms = fixed_now_ms};
     struct node *node = node_echo_new("local");
     struct server *server;

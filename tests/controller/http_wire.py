@@ -632,18 +632,19 @@ def test_metrics(s):
     s.tell("drafted 40")
     response, text = s.request("GET", "/metrics")
     equal("metrics' type", response.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8")
-    types, values, helped = {}, {}, set()
+    types, values, helped, ends = {}, {}, set(), {}
     for line in text.decode().splitlines():
         if line.startswith("# HELP "):
             helped.add(line.split()[2])
             continue
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split()
-            check(f"{name} has help and one type", name in helped and name not in types and kind in ("counter", "gauge"))
+            check(f"{name} has help and one type", name in helped and name not in types and kind in ("counter", "gauge", "histogram"))
             types[name] = kind
             continue
-        match = re.fullmatch(r'([a-z_:]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\} ([-+0-9.e]+)', line)
-        if not match or match[1] not in types:
+        match = re.fullmatch(r'([a-z0-9_:]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\} ([-+0-9.e]+)', line)
+        family = re.sub("_(bucket|sum|count)$", "", match[1]) if match else ""
+        if not match or match[1] not in types and types.get(family) != "histogram":
             check("a line of metrics", False, line)
             continue
         values[(match[1], match[2])] = float(match[3])
@@ -657,6 +658,14 @@ def test_metrics(s):
     equal("the mode is a state set", sorted(v for (n, _), v in values.items() if n == "trimtab_mode"), [0, 0, 0, 1])
     equal("a cost cell in seconds",
           values[("trimtab_cost_seconds", own + ',part="verify",size="8",context_band="0"')], 0.0205)
+    for name in ("vllm:time_to_first_token_seconds", "vllm:e2e_request_latency_seconds"):
+        buckets = [v for (n, _), v in values.items() if n == name + "_bucket"]
+        check(f"{name} is cumulative", buckets == sorted(buckets) and buckets[-1] == values[(name + "_count", base)] > 0,
+              buckets)
+    ends = {reason: values[("vllm:request_success_total", f'{base},finished_reason="{reason}"')]
+            for reason in ("stop", "length", "abort", "error")}
+    check("every kind of end was seen", all(ends.values()), ends)
+    equal("and every request has one", sum(ends.values()), s.counts()["submitted"])
     check("unknown is absent", "trimtab_step_seconds" not in types and
           ("vllm:spec_decode_num_accepted_tokens_per_pos_total", base + ',position="1"') not in values)
 
@@ -790,7 +799,7 @@ def test_starts(folder):
     check("token file: a folder", "not a regular file" in error("--token-file", folder))
 
 
-def test_stop(path):
+def test_stop():
     s = Server("--listen", "127.0.0.1:0")
     s.tell("hold 1")
     stream, whole = open_stream(s, {"prompt": "a", "stream": True, "n": 3}), open_stream(s, {"prompt": "a"})
@@ -824,6 +833,55 @@ def memory_kib(s):
     return int(fields["VmRSS"].split()[0]), int(fields["VmSize"].split()[0])
 
 
+def test_first_bytes(s):
+    """Each step reaches the client by itself: nothing is held back for a fuller packet."""
+    s.tell("delay 20000")
+    connection = open_stream(s, {"prompt": "a", "stream": True, "max_tokens": 24})
+    parts = []
+    while not parts or b"[DONE]" not in parts[-1]:
+        parts.append(connection.recv(65536))
+    connection.close()
+    check("steps arrive one by one", len(parts) >= 8, len(parts))
+    s.tell("delay 0")
+
+
+def test_limits():
+    s = Server("--listen", "127.0.0.1:0", "--max-connections", "4", "--idle-timeout", "1")
+    s.tell("hold 1")
+    held = [open_stream(s, {"prompt": "a", "stream": True}) for _ in range(4)]
+    check("the allowed connections run", wait_for(lambda: s.counts()["live"] == 4))
+    late = open_stream(s, {"prompt": "a", "max_tokens": 2})
+    time.sleep(0.3)
+    equal("one more waits", s.counts()["submitted"], 4)
+    held.pop().close()
+    check("until one leaves", wait_for(lambda: s.counts()["submitted"] == 5), s.counts())
+    time.sleep(1.6)
+    equal("those who wait for text are not idle", s.counts()["live"], 4)
+    s.tell("hold 0")
+    response = http.client.HTTPResponse(late)
+    response.begin()
+    equal("and get it", response.status, 200)
+    for connection in held + [late]:
+        connection.close()
+    check("all end", wait_for(lambda: s.counts()["live"] == 0), s.counts())
+    before = s.counts()["cancelled"]
+    stuck = open_stream(s, {"prompt": "a", "stream": True, "max_tokens": 5000000, "ignore_eos": True})
+    check("a reader that is stuck is dropped", wait_for(lambda: s.counts()["cancelled"] == before + 1, 8), s.counts())
+    stuck.close()
+    equal("limits: a clean exit", s.quit(), 0)
+
+
+def test_documented():
+    with open(os.path.join(os.environ.get("SRC", "."), "docs", "api.md")) as file:
+        text = file.read()
+    for line in subprocess.run([PROGRAM, "--routes"], capture_output=True, text=True).stdout.splitlines():
+        method, path = line.split()
+        path = re.sub(r"^/api/v1/nodes/\{\}/", "…/nodes/{id}/", path).replace("/requests/{}", "/requests/{request}")
+        path = path.replace("/v1/models/{}", "/v1/models/{model}")
+        check(f"docs/api.md has {method} {path}", f"{method} {path}`" in text or f"{method} {path}?" in text or
+              (method == "POST" and f"`{path}`" in text))
+
+
 def test_memory(s):
     def burst(number):
         connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
@@ -846,14 +904,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--listen", "127.0.0.1:0")
         for test in (test_completions, test_chat, test_streams, test_logprobs, test_params, test_errors, test_http,
-                     test_hang_up, test_slow_reader, test_concurrent, test_failures, test_snapshot_stream, test_metrics,
-                     test_memory):
+                     test_hang_up, test_slow_reader, test_concurrent, test_failures, test_snapshot_stream, test_first_bytes,
+                     test_metrics, test_memory):
             test(s)
         equal("nothing is left running", s.counts()["live"], 0)
         equal("a clean exit", s.quit(), 0)
         test_rights(folder)
         test_starts(folder)
-        test_stop(folder)
+        test_stop()
+        test_limits()
+        test_documented()
     print(f"1..{count}")
     sys.exit(1 if failed else 0)
 
