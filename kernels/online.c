@@ -276,8 +276,7 @@ static void speed_shift(struct online_speed *speed, double shift, int32_t positi
 
 /* ---------------------------------------------------------------------------------------- drift */
 
-/* One statistic against its own recent spread. Returns true for an alarm; *z is in standard units.
- */
+/* One statistic against its own recent spread: true for an alarm; *z in standard units. */
 static bool drift_test(struct online_drift_sum *sum, double rate, double *z)
 {
     if (sum->variance < DRIFT_MIN_VARIANCE) return false;
