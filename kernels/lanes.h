@@ -20,15 +20,21 @@
 /* Elements; the distance that keeps one core's loads in flight. */
 #define LANE_PREFETCH_AHEAD 4096
 
-#ifdef __CUDACC__
+/* LANE_SHIM: a test compiles the SPMD flavour for the CPU. */
+#if defined(__CUDACC__) || defined(LANE_SHIM)
 
 #define LANE_SPMD 1
 #define LANE_FN static __host__ __device__ __forceinline__
 #define LANE_GROUP_FN static __device__ __forceinline__
 #define LANE_PRIVATE(type, name) type name[LANE_WIDTH]
+#ifdef __CUDACC__
+#define LANE_UNROLL _Pragma("unroll")
+#else
+#define LANE_UNROLL
+#endif
 #define LANES(l)                                                                                   \
-    _Pragma("unroll") for (int lane_##l = 0, l = (int)(threadIdx.x % LANE_THREADS) * LANE_WIDTH;   \
-                           lane_##l < LANE_WIDTH; lane_##l++, l++)
+    LANE_UNROLL for (int lane_##l = 0, l = (int)(threadIdx.x % LANE_THREADS) * LANE_WIDTH;         \
+                     lane_##l < LANE_WIDTH; lane_##l++, l++)
 #define LANE_AT(name, l) (name)[lane_##l]
 #define LANE_ONCE if (threadIdx.x % LANE_THREADS == 0)
 #define LANE_PREFETCH(pointer) ((void)0)
