@@ -143,42 +143,55 @@ static double rows_draft(void *context, int32_t k, int32_t token)
     return law_probability(&((const struct verify_rows *)context)->q, token);
 }
 
-/* Take one token out of the row, and measure its chunk again. The row is spent anyway: it was the
- * last one reached. Returns 0 when nothing is left. */
-static int remove_token(struct verify_rows *rows, int32_t k, int32_t token)
+static int32_t draw_whole(struct verify_rows *rows, int32_t k, struct choice *choice,
+                          const struct choice_site *site)
+{
+    const size_t vocab = rows->block->vocab;
+    const struct tt_rows row = {target_row(rows, k), TT_F32, 1, vocab, vocab};
+    return sample_partials(rows->handle, &row, rows->inverse_temperature, rows->p.max,
+                           rows->handle->partials, choice, site);
+}
+
+/* Take one token out of the row, measure its chunk again, draw, and put the token back. A rejected
+ * token is never alone: its probability would be 1. Should rounding say otherwise, p itself is
+ * drawn from. */
+static int32_t draw_without(struct verify_rows *rows, int32_t k, int32_t without,
+                            struct choice *choice, const struct choice_site *site)
 {
     const struct tt_block *block = rows->block;
     struct row_partial *partials = rows->handle->partials;
-    const size_t chunk = (size_t)token / ROW_CHUNK, from = chunk * ROW_CHUNK;
+    const size_t chunk = (size_t)without / ROW_CHUNK, from = chunk * ROW_CHUNK;
     const size_t end = block->vocab - from > ROW_CHUNK ? from + ROW_CHUNK : block->vocab;
+    const struct row_partial whole = partials[chunk];
     float *row = target_row(rows, k);
-    const float kept = row[token];
+    const float kept = row[without], whole_max = rows->p.max;
     double rest;
 
-    row[token] = -INFINITY;
+    row[without] = -INFINITY;
     partials[chunk] = rows->handle->ops->partial(row, TT_F32, from, end, rows->inverse_temperature);
     merge_partials(partials, row_chunks(block->vocab), rows->inverse_temperature, &rows->p.max,
                    &rest);
-    if (rows->p.max > -INFINITY) return 1;
-    row[token] = kept;
-    (void)measure_target(rows, k);
-    return 0;
+    if (rows->p.max == -INFINITY) {
+        row[without] = kept;
+        partials[chunk] = whole;
+        rows->p.max = whole_max;
+    }
+    const int32_t token = draw_whole(rows, k, choice, site);
+    row[without] = kept;
+    return token;
 }
 
 static int32_t rows_draw(void *context, int32_t k, enum verify_remainder remainder, int32_t without,
                          struct choice *choice, const struct choice_site *site)
 {
     struct verify_rows *rows = context;
-    const struct tt_block *block = rows->block;
-    const struct tt_rows row = {target_row(rows, k), TT_F32, 1, block->vocab, block->vocab};
 
     if (remainder == VERIFY_RESIDUAL) {
         const int32_t token = sample_residual(rows->handle, &rows->p, &rows->q, choice, site);
         if (token >= 0) return token;
     }
-    if (remainder == VERIFY_WITHOUT) (void)remove_token(rows, k, without);
-    return sample_partials(rows->handle, &row, rows->inverse_temperature, rows->p.max,
-                           rows->handle->partials, choice, site);
+    if (remainder == VERIFY_WITHOUT) return draw_without(rows, k, without, choice, site);
+    return draw_whole(rows, k, choice, site);
 }
 
 static int32_t rows_race(void *context, int32_t k, struct choice *choice, uint64_t token_index)

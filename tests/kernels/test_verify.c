@@ -133,6 +133,28 @@ static void test_only_reached_rows_are_touched(void **state)
     }
 }
 
+/* Without a transform the target stays as it was, the rejected token's place included. */
+static void test_target_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct tt_verdict verdict;
+    float before[(ADMITTED + 1) * STRIDE];
+    int rejected = 0;
+    memcpy(before, f->target, sizeof before);
+    for (int rule = TT_GREEDY; rule <= TT_COUPLED; rule++) {
+        use_rule(f, (enum tt_rule)rule);
+        for (uint64_t index = 0; index < 20; index++) {
+            f->block.token_index = index;
+            assert_int_equal(tt_verify(f->handle, &f->block, &verdict), TT_OK);
+            rejected += verdict.accepted < ADMITTED;
+            if (verdict.accepted < ADMITTED)
+                assert_true(verdict.next != f->tokens[verdict.accepted]);
+            assert_memory_equal(before, f->target, sizeof before);
+        }
+    }
+    assert_true(rejected > 20);
+}
+
 static void test_flagged_rows(void **state)
 {
     struct fixture *f = *state;
@@ -396,6 +418,7 @@ int main(void)
         TEST(test_greedy),
         TEST(test_greedy_ties),
         TEST(test_only_reached_rows_are_touched),
+        TEST(test_target_is_kept),
         TEST(test_flagged_rows),
         TEST(test_flagged_draft_row),
         TEST(test_padding),
