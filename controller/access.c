@@ -37,8 +37,7 @@ struct access {
     struct token_set set[ROLES];
 };
 
-/* ---------------------------------------------------------------------------------------------
- * token files */
+/* --------------------------------------------------------------------------------- token files */
 
 /* Tokens are visible ASCII without spaces, so that they fit a header. */
 static int token_set_parse(struct token_set *set, const char *role, const char *text, size_t length,
@@ -189,8 +188,7 @@ void access_free(struct access *access)
     free(access);
 }
 
-/* -------------------------------------------------------------------------------------------------
- * tokens */
+/* -------------------------------------------------------------------------------------- tokens */
 
 bool access_token_equal(const char *left, size_t left_length, const char *right,
                         size_t right_length)
@@ -238,8 +236,7 @@ bool access_has_token(struct access *access)
     return access->set[ROLE_READ].path || access->set[ROLE_WRITE].path;
 }
 
-/* ---------------------------------------------------------------------------------------------
- * host names */
+/* ---------------------------------------------------------------------------------- host names */
 
 /* "name:port", "[v6]:port", "name" -> the name alone, lower case, without a final dot. */
 static bool host_name(const char *host, char *name, size_t size)
@@ -297,8 +294,7 @@ static bool host_is_ours(const struct access *access, const struct access_caller
     return gethostname(own, sizeof own) == 0 && strcasecmp(own, name) == 0;
 }
 
-/* -------------------------------------------------------------------------------------------------
- * verdict */
+/* ------------------------------------------------------------------------------------- verdict */
 
 static bool is_owner(const struct access *access, const struct access_caller *caller)
 {

@@ -17,8 +17,7 @@ enum {
     REASON_MAX = 400, /* bytes */
 };
 
-/* ------------------------------------------------------------------------------------- shared by
- * the handlers */
+/* ---------------------------------------------------------------------- shared by the handlers */
 
 struct node *api_find_node(struct exchange *x)
 {
@@ -51,8 +50,7 @@ bool api_integer_argument(struct exchange *x, const char *name, int64_t low, int
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ health
- * and version */
+/* -------------------------------------------------------------------------- health and version */
 
 /* The daemon is well when one of its own engines serves; one that only watches others is well when
  * it answers. */
@@ -87,8 +85,7 @@ void api_version(struct exchange *x)
     reply_json(&x->reply, 200, json_pack("{s:s}", "version", PACKAGE_VERSION));
 }
 
-/* -------------------------------------------------------------------------------------------------------
- * nodes */
+/* --------------------------------------------------------------------------------------- nodes */
 
 static json_t *capabilities_to_json(const struct node *node)
 {
@@ -150,8 +147,7 @@ void api_nodes(struct exchange *x)
                          server->store_path, "nodes", nodes));
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * snapshots */
+/* ----------------------------------------------------------------------------------- snapshots */
 
 void api_snapshot(struct exchange *x)
 {
@@ -196,8 +192,7 @@ void api_stream(struct exchange *x)
     exchange_set_ticks(x, interval_ms);
 }
 
-/* ------------------------------------------------------------------------------------------------------
- * tables */
+/* -------------------------------------------------------------------------------------- tables */
 
 static void reply_unable(struct exchange *x, const struct node *node, const char *what)
 {
@@ -267,8 +262,7 @@ void api_settings(struct exchange *x)
     if (node) reply_settings(x, node);
 }
 
-/* -----------------------------------------------------------------------------------------------------
- * changes */
+/* ------------------------------------------------------------------------------------- changes */
 
 struct change {                /* what every change carries */
     int64_t expect_generation; /* -1 = any */

@@ -52,8 +52,7 @@ static bool read_window(struct exchange *x, int64_t *from_ms, int64_t *to_ms)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------------
- * history */
+/* ------------------------------------------------------------------------------------- history */
 
 static void add_point(void *state, int64_t time_ms, double value)
 {
@@ -143,8 +142,7 @@ void api_history(struct exchange *x)
     reader_close(reader);
 }
 
-/* ----------------------------------------------------------------------------------------------------
- * decisions */
+/* ----------------------------------------------------------------------------------- decisions */
 
 static json_t *value_to_json(const struct reader_value *value)
 {

@@ -69,8 +69,7 @@ static long long monotonic_ms(void)
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ------------------------------------------------------------------------------------------
- * address and token */
+/* --------------------------------------------------------------------------- address and token */
 
 char *client_default_socket(void)
 {
@@ -233,8 +232,7 @@ void client_reply_clear(struct client_reply *reply)
     *reply = (struct client_reply){0};
 }
 
-/* -----------------------------------------------------------------------------------------
- * server-sent events */
+/* -------------------------------------------------------------------------- server-sent events */
 
 /* One line of the stream, without its end. False when the stream shall stop. */
 static bool take_line(struct call *call, const char *line, size_t length)
@@ -295,8 +293,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *state)
     return count;
 }
 
-/* -------------------------------------------------------------------------------------------------------
- * a call */
+/* -------------------------------------------------------------------------------------- a call */
 
 static enum client_status fail(struct call *call, enum client_status status, const char *sentence)
 {
@@ -485,8 +482,7 @@ enum client_status client_stream(struct client *client, const char *path, int id
     return perform(&call, "GET", path, NULL, idle_ms > 0 ? idle_ms : client->deadline_ms);
 }
 
-/* --------------------------------------------------------------------------------------------------------
- * paths */
+/* --------------------------------------------------------------------------------------- paths */
 
 char *client_node_path(const char *node_id, const char *rest)
 {

@@ -104,8 +104,7 @@ const char *exchange_argument(const struct exchange *exchange, const char *name)
 /* A tick now and every interval_ms (server-sent snapshots). */
 void exchange_set_ticks(struct exchange *exchange, int64_t interval_ms);
 
-/* ------------------------------------------------------------------------------- the server, seen
- * from handlers */
+/* -------------------------------------------------------------- the server, seen from handlers */
 
 struct watch;
 struct traffic;

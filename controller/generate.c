@@ -35,8 +35,7 @@ struct generation {
     struct choice choice[]; /* (count) prompt-major */
 };
 
-/* ---------------------------------------------------------------------------------------------------
- * models */
+/* -------------------------------------------------------------------------------------- models */
 
 static bool can_generate(const struct node *node)
 {
@@ -119,8 +118,7 @@ void generate_model(struct exchange *x)
     reply_json(&x->reply, 200, model_to_json(exchange_server(x), name, lm));
 }
 
-/* --------------------------------------------------------------------------------------------------
- * prompts */
+/* ------------------------------------------------------------------------------------- prompts */
 
 struct prompt {
     int32_t *token;
@@ -216,8 +214,7 @@ static bool bias_fits(struct exchange *x, const struct lm *lm, const struct requ
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------- the
- * generation */
+/* ------------------------------------------------------------------------------ the generation */
 
 static int64_t monotonic_ns(void)
 {
@@ -364,8 +361,7 @@ no_memory:
     return -1;
 }
 
-/* ----------------------------------------------------------------------------------------------------
- * answers */
+/* ------------------------------------------------------------------------------------- answers */
 
 static struct openai_usage usage_of(const struct generation *generation)
 {
@@ -491,8 +487,7 @@ static bool finish(struct exchange *x)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * handlers */
+/* ------------------------------------------------------------------------------------ handlers */
 
 static int number_of(const struct server_view *server, const struct node *node)
 {

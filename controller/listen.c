@@ -18,8 +18,7 @@
 
 enum { BACKLOG = 512 };
 
-/* --------------------------------------------------------------------------------------------------
- * TCP */
+/* ----------------------------------------------------------------------------------------- TCP */
 
 /* Splits "host:port", "[v6]:port", ":port", "port". */
 static int split_address(const char *text, size_t length, char *host, size_t host_size, char *port,
@@ -170,8 +169,7 @@ fail:
     return -1;
 }
 
-/* -------------------------------------------------------------------------------------------------
- * unix */
+/* ---------------------------------------------------------------------------------------- unix */
 
 /* Is the socket file at `address` answered by somebody? Then says so in *cause. */
 static bool is_answered(const struct sockaddr_un *address, char **cause)

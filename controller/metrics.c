@@ -118,8 +118,7 @@ static const struct metric trimtab_position_metrics[] = {
 
 #define LENGTH(TABLE) (sizeof(TABLE) / sizeof *(TABLE))
 
-/* -------------------------------------------------------------------------------------------------------
- * values */
+/* -------------------------------------------------------------------------------------- values */
 
 /* NaN when unknown: then there is no sample. */
 static double value_of(const struct metric *metric, const void *base)
@@ -177,8 +176,7 @@ void metrics_put_header(struct buffer *out, const char *name, const char *type, 
     buffer_add_format(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* ------------------------------------------------------------------------------------------------------
- * families */
+/* ------------------------------------------------------------------------------------ families */
 
 struct source {
     const struct snapshot *snapshots;
@@ -256,8 +254,7 @@ void metrics_put(struct buffer *out, const struct snapshot *snapshots, const boo
     put_families(out, trimtab_position_metrics, LENGTH(trimtab_position_metrics), &all, true);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * cost cells */
+/* ---------------------------------------------------------------------------------- cost cells */
 
 /* Cells of one part of a node's cost table (cost_to_json): {"tokens" or "requests", "context_band",
  * "ms"}. */

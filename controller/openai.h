@@ -50,8 +50,7 @@ bool openai_copy_params(const struct openai_task *task, int prompt, int choice,
                         struct request_params *out);
 void openai_clear_params(struct request_params *params);
 
-/* -------------------------------------------------------------------------------------------------
- * answers */
+/* ------------------------------------------------------------------------------------- answers */
 
 struct openai_head { /* the same in every chunk of an answer */
     const char *id, *model;

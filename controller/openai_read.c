@@ -88,8 +88,7 @@ static const json_t *given(const json_t *body, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
-/* ---------------------------------------------------------------------------------------------
- * plain fields */
+/* -------------------------------------------------------------------------------- plain fields */
 
 static int read_field(const json_t *body, const struct field *field, struct openai_task *task,
                       struct reply *error)
@@ -257,8 +256,7 @@ static int read_stream_options(const json_t *body, struct openai_task *task, str
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------- what is not
- * offered */
+/* ------------------------------------------------------------------------- what is not offered */
 
 static int refuse_completion_extras(const json_t *body, const struct openai_task *task,
                                     struct reply *error)
@@ -299,8 +297,7 @@ static int refuse_chat_extras(const json_t *body, struct reply *error)
     return 0;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * prompts */
+/* ------------------------------------------------------------------------------------- prompts */
 
 static int prompt_from_text(struct openai_prompt *prompt, const json_t *text, struct reply *error)
 {
@@ -359,8 +356,7 @@ static int read_prompt(const json_t *body, struct openai_task *task, struct repl
     return 0;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * messages */
+/* ------------------------------------------------------------------------------------ messages */
 
 /* The text parts of an array, joined. */
 static int join_parts(const json_t *parts, size_t message, char **out, struct reply *error)
@@ -449,8 +445,7 @@ static int read_messages(const json_t *body, struct openai_task *task, struct re
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------------
- * the whole */
+/* ----------------------------------------------------------------------------------- the whole */
 
 static int read_body(const json_t *body, struct openai_task *task, struct reply *error)
 {

@@ -36,8 +36,7 @@ static const char *finish_name(enum request_finish finish)
     return finish == REQUEST_LENGTH ? "length" : "stop";
 }
 
-/* -------------------------------------------------------------------------------------------------
- * logprobs */
+/* ------------------------------------------------------------------------------------ logprobs */
 
 static void put_logprob(struct buffer *out, float logprob)
 {
@@ -203,8 +202,7 @@ static void put_logprobs(struct buffer *out, const struct openai_head *head,
     buffer_add_text(out, "}");
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * chunks */
+/* -------------------------------------------------------------------------------------- chunks */
 
 static void put_head(struct buffer *out, const struct openai_head *head, const char *object)
 {
@@ -285,8 +283,7 @@ void openai_put_done(struct buffer *out)
     buffer_add_text(out, "data: [DONE]\n\n");
 }
 
-/* ------------------------------------------------------------------------------------------- whole
- * answers */
+/* ------------------------------------------------------------------------------- whole answers */
 
 static void put_text(struct buffer *out, const struct request_piece *list)
 {

@@ -106,8 +106,7 @@ static void request_notify(struct request *request)
     pthread_mutex_unlock(&request->notify_lock);
 }
 
-/* -------------------------------------------------------------------------------------------
- * node's side */
+/* --------------------------------------------------------------------------------- node's side */
 
 uint64_t request_id(const struct request *request)
 {
@@ -189,8 +188,7 @@ void request_set_usage(struct request *request, const struct request_usage *usag
     pthread_mutex_unlock(&request->lock);
 }
 
-/* ------------------------------------------------------------------------------------------
- * front's side */
+/* -------------------------------------------------------------------------------- front's side */
 
 struct request_piece *request_take(struct request *request)
 {

@@ -53,8 +53,7 @@ struct server {
     struct listener listener[LISTEN_MAX + 1];
 };
 
-/* ------------------------------------------------------------------------------------------------
- * exchanges */
+/* ----------------------------------------------------------------------------------- exchanges */
 
 static void set_peer(struct exchange *x, const struct listener *listener)
 {
@@ -138,7 +137,7 @@ static void begin(struct exchange *x, const char *method, const char *url)
 
     x->route = routes_find(method, url, x, &allow);
     if (!x->route && allow) {
-        reply_error(&x->reply, 405, NULL, "method_not_allowed", "%s takes %s, not %.16s", url,
+        reply_error(&x->reply, 405, NULL, "method_not_allowed", "%.200s takes %s, not %.16s", url,
                     allow, method);
         x->reply.allow = allow;
         return;
@@ -284,8 +283,7 @@ static void run_work(struct exchange *x)
     exchange_end_work(x);
 }
 
-/* --------------------------------------------------------------------------------- libmicrohttpd's
- * callbacks */
+/* ------------------------------------------------------------------- libmicrohttpd's callbacks */
 
 static enum MHD_Result on_request(void *state, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *upload,
@@ -334,8 +332,7 @@ static void on_connection(void *state, struct MHD_Connection *connection, void *
                sizeof on); /* a peer whose machine died */
 }
 
-/* ---------------------------------------------------------------------------------------- start
- * and stop */
+/* ------------------------------------------------------------------------------ start and stop */
 
 static int64_t system_now_ms(void)
 {

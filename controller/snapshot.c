@@ -40,8 +40,7 @@ bool mode_parse(const char *name, enum mode *mode)
     return false;
 }
 
-/* ---------------------------------------------------------------------------------------- the
- * field table */
+/* ----------------------------------------------------------------------------- the field table */
 
 enum kind {
     TEXT,
@@ -151,8 +150,7 @@ static const struct field toggle_fields[] = {
     TOGGLE(REAL, gain_low), TOGGLE(REAL, gain_high), TOGGLE(INTEGER, n),  TOGGLE(REAL, window_s),
 };
 
-/* --------------------------------------------------------------------------------------------------
- * clear */
+/* --------------------------------------------------------------------------------------- clear */
 
 static void fields_clear(const struct field *fields, size_t count, void *base)
 {
@@ -181,8 +179,7 @@ void snapshot_clear(struct snapshot *snapshot)
     snapshot->generation = 0; /* a node that cannot be steered never leaves it */
 }
 
-/* --------------------------------------------------------------------------------------------------
- * write */
+/* --------------------------------------------------------------------------------------- write */
 
 static json_t *integer_or_null(int64_t value)
 {
@@ -293,8 +290,7 @@ fail:
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * read */
+/* ---------------------------------------------------------------------------------------- read */
 
 /* Copies at most size - 1 bytes and never half a UTF-8 character. */
 static void copy_text(char *out, size_t size, const char *text)

@@ -1,8 +1,9 @@
-/* snapshot.h - everything the overview shows of one node at one moment, and its JSON form (schema trimtab.snapshot/1).
+/* snapshot.h - everything the overview shows of one node at one moment, and its JSON form (schema
+ * trimtab.snapshot/1).
  *
- * The one contract between daemon and console. NaN (numbers) and -1 (counts) are unknown: null in JSON, `--` on the
- * screen. Counters are totals since the node's start; rates and means are over `window_ms`. The five counts are those
- * of the glossary.
+ * The one contract between daemon and console. NaN (numbers) and -1 (counts) are unknown: null in
+ * JSON, `--` on the screen. Counters are totals since the node's start; rates and means are over
+ * `window_ms`. The five counts are those of the glossary.
  */
 #ifndef CONTROLLER_SNAPSHOT_H
 #define CONTROLLER_SNAPSHOT_H
@@ -16,38 +17,39 @@
 #define SNAPSHOT_NAME 96
 
 enum mode { MODE_OFF, MODE_FIXED, MODE_ADAPTIVE, MODE_SHADOW };
-const char *mode_name(enum mode mode);               /* "off" … */
+const char *mode_name(enum mode mode); /* "off" … */
 bool mode_parse(const char *name, enum mode *mode);
 
 struct snapshot_position {
     double intercept, intercept_se;
     double accepted_ratio, predicted_ratio; /* of reached, over the estimator's memory */
     int64_t reached, n;                     /* reached in the window; labels ever */
-    int64_t accepted_total;                 /* accepted at this position since the node's start; not only labels */
+    int64_t accepted_total; /* accepted at this position since the node's start; not only labels */
 };
 
 struct snapshot {
     struct {
-        char id[SNAPSHOT_NAME], kind[16], engine[32], version[32], model[SNAPSHOT_NAME], draft[SNAPSHOT_NAME];
+        char id[SNAPSHOT_NAME], kind[16], engine[32], version[32], model[SNAPSHOT_NAME],
+            draft[SNAPSHOT_NAME];
         int tier;              /* 0 watch only, 1 steer, 2 in-process */
         char capabilities[64]; /* "mode,settings" */
     } node;
     enum mode mode;
-    bool switching;          /* the mode is set but not yet in force */
-    int fixed_draft;         /* K of mode fixed; -1 = unknown */
+    bool switching;  /* the mode is set but not yet in force */
+    int fixed_draft; /* K of mode fixed; -1 = unknown */
     int max_draft;
-    int64_t generation;      /* grows with every change of mode or setting */
-    int64_t time_ms;         /* UTC */
+    int64_t generation; /* grows with every change of mode or setting */
+    int64_t time_ms;    /* UTC */
     double uptime_s, window_ms;
     double throughput_tps, tokens_per_step, step_ms, draft_ms, verify_ms, own_ms, own_ratio;
     int running, queued;
-    int64_t steps, drafted_total, admitted_total, verified_total, accepted_total, emitted_total, requests_total,
-        target_rows_total, failed_total;
-    int64_t drafts_total;    /* draft blocks: one a request and step with drafts (vLLM's num_drafts) */
+    int64_t steps, drafted_total, admitted_total, verified_total, accepted_total, emitted_total,
+        requests_total, target_rows_total, failed_total;
+    int64_t drafts_total; /* draft blocks: one a request and step with drafts (vLLM's num_drafts) */
     int64_t prompt_tokens_total;
     double drafted_per_step, verified_per_step, accepted_verified_ratio; /* over the window */
-    double budget;           /* mean admitted a step */
-    double predicted_tps;    /* what the plan expected */
+    double budget;                                                       /* mean admitted a step */
+    double predicted_tps; /* what the plan expected */
     struct {
         char kind[16], stratum[48];
         double slope, slope_se, level, drift_z, ece, auc;
@@ -55,16 +57,30 @@ struct snapshot {
         int positions_count;
         struct snapshot_position position[SNAPSHOT_MAX_POSITIONS];
     } estimator;
-    struct { bool ok; int64_t since_ms; char reason[160]; } store;
-    struct { char state[16], reason[200]; } health; /* "ok" "degraded" "starting" "draining" "failed" */
-    struct { bool known; int64_t time_ms; char before[16], after[16]; double gain, gain_low, gain_high; int64_t n; double window_s; }
-        toggle; /* effect of the last mode change on tok/s, as ratios - 1 */
+    struct {
+        bool ok;
+        int64_t since_ms;
+        char reason[160];
+    } store;
+    struct {
+        char state[16], reason[200];
+    } health; /* "ok" "degraded" "starting" "draining" "failed" */
+    struct {
+        bool known;
+        int64_t time_ms;
+        char before[16], after[16];
+        double gain, gain_low, gain_high;
+        int64_t n;
+        double window_s;
+    } toggle; /* effect of the last mode change on tok/s, as ratios - 1 */
 };
 
-void snapshot_clear(struct snapshot *snapshot); /* every number unknown, every name empty; generation, last_drift_ms 0 */
+/* Every number unknown, every name empty; generation and last_drift_ms are 0. */
+void snapshot_clear(struct snapshot *snapshot);
 /* New JSON object; NULL when out of memory. */
 json_t *snapshot_to_json(const struct snapshot *snapshot);
-/* 0, or -1 with *cause (malloc'd) naming the key that is missing or of a wrong type. Unknown keys are ignored. */
+/* 0, or -1 with *cause (malloc'd) naming the key that is missing or of a wrong type. Unknown keys
+ * are ignored. */
 int snapshot_from_json(const json_t *object, struct snapshot *out, char **cause);
 
 #endif

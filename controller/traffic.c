@@ -90,8 +90,7 @@ void traffic_add_end(struct traffic *traffic, int node, enum request_finish fini
     pthread_mutex_unlock(&traffic->lock);
 }
 
-/* ---------------------------------------------------------------------------------------------------------
- * text */
+/* ---------------------------------------------------------------------------------------- text */
 
 static void put_histogram(struct buffer *out, const char *name, const struct snapshot *snapshot,
                           int engine, const struct histogram *histogram, const double *bounds,

@@ -44,8 +44,7 @@ static struct echo *echo_of(struct node *node)
     return (struct echo *)(void *)node;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * the loop */
+/* ------------------------------------------------------------------------------------ the loop */
 
 static int word_of(const struct slot *slot, int i)
 {
@@ -167,8 +166,7 @@ static void *run(void *state)
     return NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------
- * the node's calls */
+/* ---------------------------------------------------------------------------- the node's calls */
 
 static enum node_status echo_submit(struct node *node, struct request *request, char **cause)
 {
@@ -432,8 +430,7 @@ struct node *node_echo_new(const char *id)
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * test's side */
+/* --------------------------------------------------------------------------------- test's side */
 
 #define SET(FUNCTION, TYPE, STATEMENT)                                                             \
     void FUNCTION(struct node *node, TYPE value)                                                   \

@@ -32,8 +32,7 @@ static long long now_ms(void)
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* -------------------------------------------------------------------------------------------------
- * the real front */
+/* ------------------------------------------------------------------------------ the real front */
 
 struct front {
     char folder[64], socket[96], token[96], url[64];
@@ -152,8 +151,7 @@ static void test_calls_over_tcp(void **state)
     client_free(writer);
 }
 
-/* ------------------------------------------------------------------------------------- a server
- * that is scripted */
+/* ------------------------------------------------------------------- a server that is scripted */
 
 struct script {
     const char *text; /* sent for every connection after its request arrived */

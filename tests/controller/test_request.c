@@ -139,8 +139,7 @@ static void test_operators_stop_still_notifies(void **state)
     request_unref(request);
 }
 
-/* -------------------------------------------------------------------------------------------------
- * two threads */
+/* --------------------------------------------------------------------------------- two threads */
 
 enum { PIECES = 20000, ROUNDS = 2000 };
 
