@@ -69,8 +69,8 @@ struct request_piece { /* one step's worth of text: valid UTF-8, never splits a 
 
 struct request;
 
-/* Takes over the contents of params (stop strings, bias) and the prompt ids (malloc'd). NULL when out
- * of memory: both stay the caller's. */
+/* Takes over the contents of params (stop strings, bias) and the prompt ids (malloc'd). NULL when
+ * out of memory: both stay the caller's. */
 struct request *request_new(struct request_params *params, int32_t *prompt, int prompt_count,
                             void (*notify)(void *state), void *notify_state);
 struct request *request_ref(struct request *request);
@@ -80,11 +80,11 @@ void request_unref(struct request *request); /* NULL-safe */
 /* The next pieces (a list, the caller's to free), or NULL. */
 struct request_piece *request_take(struct request *request);
 void request_piece_free(struct request_piece *list);
-/* Finished? Then *finish and, for REQUEST_FAILED, *error (owned by the request) are set. Asked before
- * request_take, a true answer means that nothing comes after what is taken then. */
+/* Finished? Then *finish and, for REQUEST_FAILED, *error (owned by the request) are set. Asked
+ * before request_take, a true answer means that nothing comes after what is taken then. */
 bool request_ended(struct request *request, enum request_finish *finish, const char **error);
-/* The client went away; no notify runs or starts after it returns. Call it without any lock that the
- * notify takes. */
+/* The client went away; no notify runs or starts after it returns. Call it without any lock that
+ * the notify takes. */
 void request_cancel(struct request *request);
 struct request_usage {
     int prompt_tokens, completion_tokens, drafted, accepted, cached_tokens;
