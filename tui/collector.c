@@ -98,22 +98,20 @@ struct schedule { /* of the reading thread: when what is due (monotonic) */
     int positions;
 };
 
-/* Fetch one document and publish it. Failing is news only where `trouble`. */
+/* Fetch one document and publish it. That it failed is news too: without a document, with the
+ * reason. */
 static bool fetch(struct collector *collector, const char *path, enum news_kind kind,
-                  const char *node, bool trouble)
+                  const char *node)
 {
     struct client_reply reply = {0};
     struct news news = {.kind = kind};
     enum client_status status = client_get(collector->reader, path, &reply);
 
-    snprintf(news.node, sizeof news.node, "%s", node);
-    if (status == CLIENT_OK) {
-        news.json = reply.body;
-        reply.body = NULL;
-        publish(collector, &news);
-    } else if (trouble && status != CLIENT_ABORTED) {
-        news.kind = NEWS_TROUBLE;
+    if (status != CLIENT_ABORTED) {
+        snprintf(news.node, sizeof news.node, "%s", node);
+        news.json = status == CLIENT_OK ? reply.body : NULL;
         news.text = reply.cause;
+        if (status == CLIENT_OK) reply.body = NULL;
         reply.cause = NULL;
         publish(collector, &news);
     }
@@ -125,7 +123,7 @@ static bool fetch_of_node(struct collector *collector, const struct schedule *sc
                           const char *rest, enum news_kind kind)
 {
     char *path = client_node_path(schedule->node, rest);
-    bool ok = path != NULL && fetch(collector, path, kind, schedule->node, false);
+    bool ok = path != NULL && fetch(collector, path, kind, schedule->node);
 
     free(path);
     return ok;
@@ -164,7 +162,6 @@ static bool fetch_snapshot(struct collector *collector, struct schedule *schedul
         news.json = reply.body;
         reply.body = NULL;
     } else {
-        news.kind = NEWS_TROUBLE;
         news.text = reply.cause;
         reply.cause = NULL;
     }
@@ -197,7 +194,7 @@ static void read_due(struct collector *collector, struct schedule *schedule,
     int64_t now_ms = monotonic_ms();
 
     if (now_ms >= schedule->nodes_ms) {
-        bool ok = fetch(collector, "/api/v1/nodes", NEWS_NODES, "", true);
+        bool ok = fetch(collector, "/api/v1/nodes", NEWS_NODES, "");
 
         if (ok && schedule->node[0] == '\0') choose_first(collector, schedule);
         schedule->nodes_ms =
@@ -220,7 +217,7 @@ static void read_due(struct collector *collector, struct schedule *schedule,
         char *path = collector_history_path(schedule->node, schedule->time_ms, wishes->window_ms,
                                             schedule->positions);
 
-        if (path != NULL) fetch(collector, path, NEWS_HISTORY, schedule->node, false);
+        if (path != NULL) fetch(collector, path, NEWS_HISTORY, schedule->node);
         free(path);
         schedule->history_ms = now_ms + HISTORY_EVERY_MS;
     }

@@ -25,16 +25,15 @@ enum news_kind {
     NEWS_DECISIONS,
     NEWS_CALIBRATION,
     NEWS_COST,
-    NEWS_TROUBLE,
     NEWS_ANSWER,
     NEWS_KINDS
 };
 
 struct news {
     enum news_kind kind;
-    char node[SNAPSHOT_NAME]; /* whose it is; empty for NODES and TROUBLE */
-    json_t *json;             /* the document; NULL for TROUBLE and ANSWER */
-    char *text;               /* of TROUBLE, and of an ANSWER that is not OK */
+    char node[SNAPSHOT_NAME]; /* whose it is; empty for NODES */
+    json_t *json;             /* the document; NULL for ANSWER, and when it could not be fetched */
+    char *text;               /* why it could not be fetched, or why an ANSWER is not OK */
     enum answer answer;
     int64_t generation;
 };

@@ -37,10 +37,16 @@ void model_watch(struct model *model, const char *node_id)
     text_clean(model->node_id, sizeof model->node_id, node_id);
     model->snapshot_known = model->requests_known = model->decisions_known = false;
     model->strata_known = model->costs_known = false;
+    memset(model->refusal, 0, sizeof model->refusal);
     model->requests_count = model->decisions_count = model->marks_count = 0;
     model->strata_count = model->costs_count = model->uniform_count = 0;
     model->restarted_time_ms = 0;
     snapshot_clear(&model->snapshot);
+}
+
+void model_refuse(struct model *model, enum model_list list, const char *why)
+{
+    text_clean(model->refusal[list], sizeof model->refusal[list], why);
 }
 
 const struct model_node *model_watched(const struct model *model)
@@ -305,6 +311,7 @@ int model_take_requests(struct model *model, const json_t *requests, char **caus
         row->seeded = json_is_true(json_object_get(item, "seeded"));
     }
     model->requests_known = true;
+    model->refusal[LIST_REQUESTS][0] = '\0';
     return 0;
 }
 
@@ -380,6 +387,7 @@ int model_take_decisions(struct model *model, const json_t *decisions, char **ca
         mark_decision(model, row);
     }
     model->decisions_known = true;
+    model->refusal[LIST_DECISIONS][0] = '\0';
     return 0;
 }
 
@@ -423,6 +431,7 @@ int model_take_calibration(struct model *model, const json_t *calibration, char 
         take_bins(row, json_object_get(item, "bins"));
     }
     model->strata_known = true;
+    model->refusal[LIST_CALIBRATION][0] = '\0';
     return 0;
 }
 
@@ -453,5 +462,6 @@ int model_take_cost(struct model *model, const json_t *cost, char **cause)
             json_is_number(item) ? json_number_value(item) : NAN;
     }
     model->costs_known = true;
+    model->refusal[LIST_COST][0] = '\0';
     return 0;
 }

@@ -72,6 +72,15 @@ struct model_cost { /* one measured cell of the target's forward pass */
 };
 
 enum mark_kind { MARK_TOGGLE, MARK_DRIFT, MARK_RESTART };
+enum model_list {
+    LIST_NODES,
+    LIST_REQUESTS,
+    LIST_DECISIONS,
+    LIST_CALIBRATION,
+    LIST_COST,
+    LIST_COUNT
+};
+
 struct model_mark { /* a moment to show in charts */
     enum mark_kind kind;
     int64_t time_ms;
@@ -96,6 +105,7 @@ struct model {
     struct model_stratum stratum[MODEL_STRATA];
     struct model_cost cost[MODEL_COSTS];
     double uniform_tps[MODEL_UNIFORM]; /* what a fixed K would give now */
+    char refusal[LIST_COUNT][160];     /* why the last fetch of a list failed; empty = it did not */
 };
 
 struct model *model_new(void); /* NULL when out of memory */
@@ -112,6 +122,9 @@ int model_take_requests(struct model *model, const json_t *requests, char **caus
 int model_take_calibration(struct model *model, const json_t *calibration, char **cause);
 int model_take_cost(struct model *model, const json_t *cost, char **cause);
 int model_take_decisions(struct model *model, const json_t *decisions, char **cause);
+
+/* The daemon refused this list: views say why instead of waiting. */
+void model_refuse(struct model *model, enum model_list list, const char *why);
 
 /* The row of the watched node, or NULL. */
 const struct model_node *model_watched(const struct model *model);

@@ -251,6 +251,21 @@ static int do_trouble(struct script *script, char *rest, char **cause)
     return 0;
 }
 
+static int do_refuse(struct script *script, char *rest, char **cause)
+{
+    static const char *const names[] = {"nodes", "requests", "decisions", "calibration", "cost"};
+    size_t length = strcspn(rest, " ");
+
+    if (need_ui(script, cause) != 0) return -1;
+    for (int i = 0; i < LIST_COUNT; i++) {
+        if (strlen(names[i]) != length || strncmp(rest, names[i], length) != 0) continue;
+        model_refuse(ui_model(script->ui), (enum model_list)i,
+                     rest[length] != '\0' ? rest + length + 1 : "");
+        return 0;
+    }
+    return fail(script, cause, "no such list: ", rest);
+}
+
 static int do_key(struct script *script, char *rest, char **cause)
 {
     if (need_ui(script, cause) != 0) return -1;
@@ -334,11 +349,11 @@ static const struct {
     command_fn *run;
     bool bare; /* works without an argument */
 } commands[] = {
-    {"size", do_size, false},   {"option", do_option, false},  {"time", do_time, false},
-    {"wait", do_wait, false},   {"load", do_load, false},      {"base", do_base, false},
-    {"patch", do_patch, false}, {"trouble", do_trouble, true}, {"key", do_key, false},
-    {"type", do_type, false},   {"expect", do_expect, false},  {"answer", do_answer, false},
-    {":dump", do_dump, false},  {":styles", do_styles, false},
+    {"size", do_size, false},     {"option", do_option, false},  {"time", do_time, false},
+    {"wait", do_wait, false},     {"load", do_load, false},      {"base", do_base, false},
+    {"patch", do_patch, false},   {"trouble", do_trouble, true}, {"key", do_key, false},
+    {"refuse", do_refuse, false}, {"type", do_type, false},      {"expect", do_expect, false},
+    {"answer", do_answer, false}, {":dump", do_dump, false},     {":styles", do_styles, false},
 };
 
 static int run_line(struct script *script, char *line, char **cause)

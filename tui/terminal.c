@@ -272,6 +272,23 @@ static struct wishes wishes_of(const struct ui *ui)
     return wishes;
 }
 
+/* What could not be fetched: without nodes and snapshots nothing goes on; a list that is missing is
+ * said in its view. */
+static void take_failure(struct terminal *terminal, const struct news *news)
+{
+    static const enum model_list list[NEWS_KINDS] = {[NEWS_REQUESTS] = LIST_REQUESTS,
+                                                     [NEWS_DECISIONS] = LIST_DECISIONS,
+                                                     [NEWS_CALIBRATION] = LIST_CALIBRATION,
+                                                     [NEWS_COST] = LIST_COST};
+    const char *why = news->text != NULL ? news->text : "the daemon does not answer";
+
+    if (news->kind == NEWS_NODES || news->kind == NEWS_SNAPSHOT)
+        ui_set_trouble(terminal->ui, why);
+    else if (news->kind != NEWS_HISTORY)
+        model_refuse(ui_model(terminal->ui), list[news->kind], why);
+    terminal->dirty = true;
+}
+
 static void take_one(struct terminal *terminal, const struct news *news)
 {
     struct ui *ui = terminal->ui;
@@ -282,6 +299,10 @@ static void take_one(struct terminal *terminal, const struct news *news)
     if (news->node[0] != '\0' && ui_node(ui)[0] != '\0' && news->kind != NEWS_ANSWER &&
         strcmp(news->node, ui_node(ui)) != 0)
         return; /* of the node that was watched before */
+    if (news->json == NULL && news->kind != NEWS_ANSWER) {
+        take_failure(terminal, news);
+        return;
+    }
     switch (news->kind) {
     case NEWS_NODES:
         result = model_take_nodes(model, news->json, &cause);
@@ -305,10 +326,6 @@ static void take_one(struct terminal *terminal, const struct news *news)
     case NEWS_COST:
         result = model_take_cost(model, news->json, &cause);
         break;
-    case NEWS_TROUBLE:
-        ui_set_trouble(ui, news->text != NULL ? news->text : "the daemon does not answer");
-        terminal->dirty = true;
-        return;
     case NEWS_ANSWER:
         ui_take_answer(ui, news->answer, news->generation,
                        news->text != NULL ? news->text : "no reason was given");

@@ -12,7 +12,7 @@
 #define MESSAGE_MS 8000
 #define INTERVAL_LEAST_MS 250
 #define INTERVAL_MOST_MS 60000
-#define MINUTE_MS 60000
+#define MINUTE_MS INT64_C(60000)
 
 struct ui *ui_new(const struct ui_options *options)
 {

@@ -116,6 +116,11 @@ void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
     if (list->top < 0) list->top = 0;
 }
 
+const char *ui_why_unknown(const struct ui *ui, enum model_list list)
+{
+    return ui->model->refusal[list][0] != '\0' ? ui->model->refusal[list] : "not fetched yet";
+}
+
 bool ui_filter_matches(const char *filter, const char *text)
 {
     size_t length = strlen(filter);

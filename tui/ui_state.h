@@ -78,6 +78,8 @@ int ui_draw_field(struct screen *screen, int row, int col, const struct ui_colum
 /* sorted: index of the column the list is sorted by, -1 = none. */
 void ui_draw_heads(struct screen *screen, int row, const struct ui_column *column, int count,
                    int cols, int sorted);
+/* Why a list that was not fetched is empty. */
+const char *ui_why_unknown(const struct ui *ui, enum model_list list);
 /* ` 3 of 12 with "x"` at the right of the title's rule. */
 void ui_draw_filter_note(struct screen *screen, const struct rect *panel,
                          const struct ui_list *list, int shown, int all);

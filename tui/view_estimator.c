@@ -149,7 +149,8 @@ void view_draw_estimator(struct ui *ui, struct screen *screen)
     ui_list_settle(ui, list, model->strata_count, rows, stratum_identity);
     if (model->strata_count == 0)
         screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   model->strata_known ? "nothing learned yet" : "not fetched yet");
+                   model->strata_known ? "nothing learned yet"
+                                       : ui_why_unknown(ui, LIST_CALIBRATION));
     for (int i = list->top; i < model->strata_count && i < list->top + rows; i++) {
         int row = body->row + 2 + i - list->top;
 
@@ -267,7 +268,7 @@ void view_draw_cost(struct ui *ui, struct screen *screen)
     ui_list_settle(ui, list, model->costs_count, rows, cost_identity);
     if (model->costs_count == 0)
         screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   model->costs_known ? "nothing measured yet" : "not fetched yet");
+                   model->costs_known ? "nothing measured yet" : ui_why_unknown(ui, LIST_COST));
     for (int i = 0; i < model->costs_count; i++) most_ms = fmax(most_ms, model->cost[i].ms);
     for (int i = list->top; i < model->costs_count && i < list->top + rows; i++) {
         int row = body->row + 2 + i - list->top;

@@ -192,7 +192,7 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
     ui_list_settle(ui, list, count, rows, request_identity);
     if (count == 0)
         screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   !model->requests_known      ? "not fetched yet"
+                   !model->requests_known      ? ui_why_unknown(ui, LIST_REQUESTS)
                    : model->requests_count > 0 ? "no request has this text; Esc shows all"
                                                : "the node works on no request now");
     for (int i = list->top; i < count && i < list->top + rows; i++) {
@@ -304,7 +304,7 @@ void view_draw_decisions(struct ui *ui, struct screen *screen)
     ui_list_settle(ui, list, count, rows, decision_identity);
     if (count == 0)
         screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT,
-                   !model->decisions_known      ? "not fetched yet"
+                   !model->decisions_known      ? ui_why_unknown(ui, LIST_DECISIONS)
                    : model->decisions_count > 0 ? "nothing has this text; Esc shows all"
                                                 : "nothing was decided yet");
     for (int i = list->top; i < count && i < list->top + rows; i++)
@@ -406,7 +406,7 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
     ui_list_settle(ui, list, count, rows, node_identity);
     if (count == 0)
         screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   !model->nodes_known      ? "not fetched yet"
+                   !model->nodes_known      ? ui_why_unknown(ui, LIST_NODES)
                    : model->nodes_count > 0 ? "no node has this text; Esc shows all"
                                             : "the daemon watches no node");
     for (int i = list->top; i < count && i < list->top + rows; i++) {

@@ -294,7 +294,7 @@ static void draw_recent(const struct ui *ui, struct screen *screen, const struct
     ui_draw_title(ui, screen, panel, "Decisions and events, newest first");
     if (model->decisions_count == 0)
         screen_put(screen, panel->row + 1, 2, -1, ELEMENT_FAINT,
-                   model->decisions_known ? "none yet" : "not fetched yet");
+                   model->decisions_known ? "none yet" : ui_why_unknown(ui, LIST_DECISIONS));
     for (int i = 0; i < model->decisions_count && i < panel->rows - 1; i++)
         ui_draw_decision(ui, screen, panel->row + 1 + i, panel->cols, &model->decision[i], false);
 }
