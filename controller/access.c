@@ -332,8 +332,7 @@ static const char *foreign_page(const struct access *access, const struct access
     if (caller->origin)
         return "requests with an Origin header are refused: a web page must not reach this node";
     if (!host_is_ours(access, caller))
-        return "the Host header names another machine than this listener (see host_names in "
-               "trimtab.conf(5))";
+        return "the Host header names another machine than this listener";
     return NULL;
 }
 

@@ -14,7 +14,7 @@ enum { KIB = 1024, GENERATION_BODY = 8 * KIB * KIB, CONTROL_BODY = 64 * KIB };
 static const struct route routes[] = {
     {"GET", "/health", ACCESS_OPEN, 0, 0, api_health},
     {"GET", "/version", ACCESS_OPEN, 0, 0, api_version},
-    {"GET", "/metrics", ACCESS_READ, 0, 0, metrics_handle},
+    {"GET", "/metrics", ACCESS_READ, ROUTE_WORK, 0, metrics_handle},
     {"GET", "/v1/models", ACCESS_INFER, 0, 0, generate_models},
     {"GET", "/v1/models/{}", ACCESS_INFER, 0, 0, generate_model},
     {"POST", "/v1/completions", ACCESS_INFER, ROUTE_WORK, GENERATION_BODY, generate_completion},

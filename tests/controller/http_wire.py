@@ -845,6 +845,39 @@ def test_first_bytes(s):
     s.tell("delay 0")
 
 
+def test_storm(s):
+    """Clients that leave at any moment, many at once: nobody else suffers and nothing stays behind."""
+    s.tell("delay 300")
+    errors, whole = [], []
+
+    def one(number):
+        random = number * 2654435761 % 2**32
+        body = {"prompt": f"{number}", "max_tokens": 30, "stream": number % 3 != 0, "n": 1 + number % 3}
+        try:
+            connection = open_stream(s, body)
+            if number % 4 == 0:  # stays to the end
+                response = http.client.HTTPResponse(connection)
+                response.begin()
+                text = response.read()
+                whole.append(events_of(text)[-1] == "[DONE]" if body["stream"] else len(json.loads(text)["choices"]) == body["n"])
+            else:
+                time.sleep(random % 25 / 1000)
+                if random % 2:
+                    connection.recv(random % 3000 + 1)
+            connection.close()
+        except Exception as error:
+            errors.append(repr(error))
+    for _ in range(3):
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(80)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    check("a storm of clients that leave", not errors and len(whole) == 60 and all(whole), errors[:3])
+    check("leaves nothing running", wait_for(lambda: s.counts()["live"] == 0), s.counts())
+    s.tell("delay 0")
+
+
 def test_limits():
     s = Server("--listen", "127.0.0.1:0", "--max-connections", "4", "--idle-timeout", "1")
     s.tell("hold 1")
@@ -904,7 +937,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         s = Server("--listen", "127.0.0.1:0")
         for test in (test_completions, test_chat, test_streams, test_logprobs, test_params, test_errors, test_http,
-                     test_hang_up, test_slow_reader, test_concurrent, test_failures, test_snapshot_stream, test_first_bytes,
+                     test_hang_up, test_slow_reader, test_concurrent, test_storm, test_failures, test_snapshot_stream, test_first_bytes,
                      test_metrics, test_memory):
             test(s)
         equal("nothing is left running", s.counts()["live"], 0)
