@@ -159,7 +159,7 @@ void planner_begin(struct planner *planner, const struct planner_request *reques
     planner->plan = PLAN_NONE;
     planner->uniform_depth = planner->live_count = 0;
     planner->probing = planner->exploring = planner->warming = false;
-    planner->draft_ms = 0;
+    planner->draft_ms = planner->reading_now_ms = 0;
     planner->first = (struct candidate){0};
     begin_rows(planner, request);
 
@@ -215,6 +215,18 @@ static void mark_deeper(struct planner *planner, int depth)
     for (int i = 0; next.score > 0 && i < count; i++) planner->row[planner->order[i]].live = true;
 }
 
+/* The first draft forward also reads what the draft model lacks of each live row. */
+static void price_reading(struct planner *planner)
+{
+    int count = 0;
+    for (int r = 0; r < planner->count; r++)
+        if (planner->row[r].live) planner->order[count++] = r;
+    double in_step_ms = planner_first_draft_ms(planner, planner->order, count, HUGE_VAL);
+    planner->reading_now_ms =
+        planner_first_draft_ms(planner, planner->order, count, 1) - in_step_ms;
+    planner->draft_ms = in_step_ms + planner->reading_now_ms;
+}
+
 /* Fix which rows the plan drafts at this depth; returns how many. */
 static int mark_live(struct planner *planner, int depth)
 {
@@ -233,7 +245,10 @@ static int mark_live(struct planner *planner, int depth)
         live++;
         drafters += !row->request.free_draft;
     }
-    planner->draft_ms += planner_draft_ms(planner, drafters);
+    if (depth == 0)
+        price_reading(planner);
+    else
+        planner->draft_ms += planner_draft_ms(planner, drafters);
     planner->report.drafted += live;
     return live;
 }

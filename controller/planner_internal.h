@@ -62,10 +62,11 @@ struct planner {
     int uniform_depth;   /* PLAN_UNIFORM */
     bool probing, exploring, warming;
     int live_count;
-    int tokens;        /* target rows so far: base + admitted under the plan */
-    double draft_ms;   /* planned draft forwards so far */
-    double lambda;     /* tokens per ms that time is worth */
-    double plain_rate; /* tokens per ms without drafts */
+    int tokens;            /* target rows so far: base + admitted under the plan */
+    double reading_now_ms; /* what the first draft forward of this step reads beyond its drafts */
+    double draft_ms;       /* planned draft forwards so far */
+    double lambda;         /* tokens per ms that time is worth */
+    double plain_rate;     /* tokens per ms without drafts */
     double uniform_value[TT_MAX_POSITIONS + 1],
         uniform_ms[TT_MAX_POSITIONS + 1]; /* by K; of the decode rows alone */
     int best_uniform;
@@ -76,8 +77,10 @@ struct planner {
     bool drafting;                     /* regime: the draft model is in use */
     int contrary_steps;                /* consecutive steps that spoke against the regime */
     int regime, regime_contrary_steps; /* incumbent uniform K; 0 = off */
-    double spell_steps;                /* steps since the draft model was taken into use */
-    double stay_steps;                 /* how long that lasts, forgotten mean */
+    int probe_steps, probe_depth;      /* a probe that goes on */
+    double reading_each_ms; /* forgotten mean, a drafting step and request, of reading up */
+    double spell_steps;     /* steps since the draft model was taken into use */
+    double stay_steps;      /* how long that lasts, forgotten mean */
     double rule_base, rule_survival,
         rule_uniform; /* forgotten sums of rule steps: tokens without drafts, planned
                          acceptances, and what the best uniform would have made */
@@ -103,10 +106,10 @@ double planner_draft_ms(const struct planner *planner, int requests);
 /* trimtab's own work in a step with or without drafts. What was never seen of one kind is taken
  * from the other. */
 double planner_own_ms(const struct planner *planner, bool drafting);
-/* The first draft forward for the first `count` rows of `order` (NULL: all rows with a cap):
- * catching up is a forward of all the tokens that the draft model has to read, and is spread over
- * the steps it will serve. */
-double planner_first_draft_ms(const struct planner *planner, const int *order, int count);
+/* The first draft forward for the first `count` rows of `order` (NULL: all rows with a cap).
+ * Reading up is a forward of all the tokens that the draft model lacks; it serves `steps` steps. */
+double planner_first_draft_ms(const struct planner *planner, const int *order, int count,
+                              double steps);
 /* Chains of every stratum of the step, value and cost of every uniform K, the best of them,
  * plain_rate and lambda. */
 void planner_value_uniform(struct planner *planner);

@@ -27,6 +27,7 @@
 #define LEAVE_STEPS 8
 #define PROBE_RATE 0.005 /* of steps, and of request-steps for exploration */
 #define PROBE_DEPTHS 3
+#define PROBE_MOST_STEPS 8.0
 #define PROBE_WEIGHT                                                                               \
     8.0 /* a probe stands for several steps, or returning from off would take for ever */
 #define PROBE_BUDGET 0.003        /* of all time */
@@ -34,14 +35,16 @@
 #define OWN_MEMORY_STEPS 100.0
 #define OWN_TRUSTED 10.0
 #define OWN_OUTLIER 4.0
+#define READING_MEMORY_STEPS 100.0
+#define SPELL_BEGINS 2.0
 #define RULE_MEMORY 0.98 /* a step */
 #define CALIBRATION_MEMORY 0.995
 #define CALIBRATION_PRIOR 20.0 /* acceptances */
 #define RULE_LEAST_BASE 10.0   /* remembered tokens before the rule's own record counts */
 #define RULE_GAIN_LIMIT 1.5
-#define STAY_PRIOR_STEPS 32.0
+#define STAY_PRIOR_STEPS 64.0
 #define STAY_LEAST_STEPS 4.0
-#define STAY_MOST_STEPS 64.0 /* requests end, and with them what was caught up */
+#define STAY_MOST_STEPS 256.0
 
 /* Positions of the streams of exploration choices inside one step. */
 enum { CHOICE_PROBE = 0, CHOICE_DEPTH = 1, CHOICE_ROW = 2 };
@@ -177,8 +180,9 @@ static struct candidate choose_first(struct planner *planner, bool model)
         bool group_ends = end == count || planner->row[planner->order[end]].worth <
                                               planner->row[planner->order[end - 1]].worth;
         if (!group_ends) continue;
-        double forward_ms = planner_first_draft_ms(planner, planner->order, end) +
-                            planner_own_ms(planner, true) - planner_own_ms(planner, false);
+        double forward_ms =
+            planner_first_draft_ms(planner, planner->order, end, planner->stay_steps) +
+            planner_own_ms(planner, true) - planner_own_ms(planner, false);
         struct candidate found = planner_value_best(planner, planner->order, end, 0, false,
                                                     forward_ms, planner->plain_rate);
         if (found.score > best.score) best = found;
@@ -196,15 +200,27 @@ static bool spend(struct planner *planner, double ms)
     return true;
 }
 
-/* From off, now and then everyone drafts a little, so that a return of acceptance is seen. */
+/* From off, now and then everyone drafts a little, so that a return of acceptance is seen. Where
+ * the draft model has to read up first, a probe goes on for some steps: reading is the dear part.
+ */
 static bool choose_probe(struct planner *planner)
 {
+    if (planner->probe_steps > 0) {
+        planner->probe_steps--;
+        return true;
+    }
     if (!planner->options.exploration || choice_uniform(planner, CHOICE_PROBE) >= PROBE_RATE)
         return false;
     int depth = 1 + (int)(choice_uniform(planner, CHOICE_DEPTH) * PROBE_DEPTHS);
     if (depth > planner->options.max_draft) depth = planner->options.max_draft;
-    if (!spend(planner, planner->uniform_ms[depth] - planner->uniform_ms[0])) return false;
-    planner->uniform_depth = depth;
+    double once_ms = planner_first_draft_ms(planner, NULL, planner->count, 1);
+    double spread_ms = planner_first_draft_ms(planner, NULL, planner->count, HUGE_VAL);
+    double reading_ms = once_ms - spread_ms; /* beyond what a draft model in step reads */
+    double step_ms = fmax(planner->uniform_ms[depth] - planner->uniform_ms[0], 0);
+    int steps = (int)fmin(fmax(reading_ms / fmax(step_ms, 1e-3), 1), PROBE_MOST_STEPS);
+    if (!spend(planner, reading_ms + steps * step_ms)) return false;
+    planner->probe_depth = depth;
+    planner->probe_steps = steps - 1;
     return true;
 }
 
@@ -230,6 +246,16 @@ static void choose_exploration(struct planner *planner)
 /* --------------------------------------------------------------------------------------------------
  * choice */
 
+/* Of the way that depth 0 promises over a plain step, relative. While the draft model is in use,
+ * new requests make it read up time and again; that is part of what drafting costs. */
+static double gain_of(const struct planner *planner, const struct candidate *first)
+{
+    double reading_ms = planner->reading_each_ms * planner->count;
+    double score = first->score - planner->plain_rate * reading_ms;
+    if (first->score <= 0) return -1e-9;
+    return score / (planner->count + planner->plain_rate * (first->ms + reading_ms));
+}
+
 void planner_choose(struct planner *planner)
 {
     planner->uniform_depth = warm_up_depth(planner);
@@ -241,8 +267,7 @@ void planner_choose(struct planner *planner)
         return;
     }
     struct candidate first = choose_first(planner, true);
-    double gain =
-        first.score > 0 ? first.score / (planner->count + planner->plain_rate * first.ms) : -1e-9;
+    double gain = gain_of(planner, &first);
     double record = rule_gain(planner);
     if (planner->drafting && !isnan(record)) {
         gain = fmax(gain, record * planner->lambda / planner->plain_rate - 1);
@@ -253,6 +278,7 @@ void planner_choose(struct planner *planner)
         if (choose_probe(planner)) {
             planner->probing = true;
             planner->plan = PLAN_UNIFORM;
+            planner->uniform_depth = planner->probe_depth;
             return;
         }
         first = choose_first(planner, false);
@@ -325,6 +351,11 @@ void planner_learn(struct planner *planner, const struct planner_outcome *outcom
     planner->labelled_rows += labelled;
     if (planner->mode == MODE_ADAPTIVE && planner->plan == PLAN_RULE) learn_rule(planner);
     learn_own(planner, drafted > 0, outcome->own_ms);
+    /* Not the steps that begin a spell: what they read is priced into entering it. */
+    if (planner->drafting && drafted > 0 && planner->spell_steps > SPELL_BEGINS)
+        planner->reading_each_ms +=
+            (planner->reading_now_ms / planner->count - planner->reading_each_ms) /
+            READING_MEMORY_STEPS;
 
     double step_ms = outcome->draft_ms + outcome->verify_ms + outcome->own_ms;
     if (!(step_ms > 0) || !isfinite(step_ms)) return;

@@ -52,7 +52,8 @@ double planner_own_ms(const struct planner *planner, bool drafting)
     return known_or_zero(cost_own(planner->cost, planner->count));
 }
 
-double planner_first_draft_ms(const struct planner *planner, const int *order, int count)
+double planner_first_draft_ms(const struct planner *planner, const int *order, int count,
+                              double steps)
 {
     int tokens = 0, now = 0;
     for (int i = 0; i < count; i++) {
@@ -64,7 +65,7 @@ double planner_first_draft_ms(const struct planner *planner, const int *order, i
     }
     double in_step = planner_draft_ms(planner, now);
     if (tokens == now) return in_step;
-    return in_step + fmax(0, planner_draft_ms(planner, tokens) - in_step) / planner->stay_steps;
+    return in_step + fmax(0, planner_draft_ms(planner, tokens) - in_step) / steps;
 }
 
 static void make_chains(struct planner *planner, struct stratum *stratum)
@@ -112,6 +113,14 @@ static int drafters_at(const struct planner *planner, int depth)
     return drafters;
 }
 
+/* Reading up is a steady cost, since requests come and go, and on top of it the price of entry. */
+static double first_uniform_ms(const struct planner *planner)
+{
+    double steps = planner->drafting ? HUGE_VAL : planner->stay_steps;
+    return planner_first_draft_ms(planner, NULL, planner->count, steps) +
+           planner->reading_each_ms * planner->count;
+}
+
 void planner_value_uniform(struct planner *planner)
 {
     double forwards_ms = 0;
@@ -122,7 +131,7 @@ void planner_value_uniform(struct planner *planner)
     }
     planner->best_uniform = 0;
     for (int draft = 0; draft <= planner->options.max_draft; draft++) {
-        if (draft == 1) forwards_ms = planner_first_draft_ms(planner, NULL, planner->count);
+        if (draft == 1) forwards_ms = first_uniform_ms(planner);
         if (draft > 1) forwards_ms += planner_draft_ms(planner, drafters_at(planner, draft - 1));
         value_one_uniform(planner, draft, forwards_ms);
         if (planner->uniform_value[draft] * planner->uniform_ms[planner->best_uniform] >

@@ -111,6 +111,8 @@ bool replay_traces_add(struct replay_traces *traces, const char *path)
 
 struct stream {
     int text, index;
+    int behind; /* tokens that the draft model has not read */
+    bool drafted;
     int admitted, accepted;
     float feature[REPLAY_DEPTH], predicted[REPLAY_DEPTH];
 };
@@ -123,6 +125,7 @@ struct session {
     tt_estimator *estimator;
     struct stream stream[STREAMS_MAX];
     struct replay_result result;
+    uint64_t measurements;
 };
 
 static const struct line *stream_line(const struct session *session, const struct stream *stream)
@@ -135,15 +138,46 @@ static void stream_place(struct session *session, int r)
     /* Streams start in different texts and at different places, as arrivals do. */
     struct stream *stream = &session->stream[r];
     stream->text = (int)((long)r * 7 % session->traces->count);
+    stream->behind = session->run->catch_up > 1 ? session->run->catch_up : 1;
     stream->index = r * 13 % session->traces->text[stream->text].length;
 }
 
 static void stream_advance(struct session *session, struct stream *stream)
 {
+    int most = session->run->catch_up;
+    bool drafted = stream->drafted;
+    stream->behind = drafted ? 1 + (stream->accepted == stream->admitted && stream->admitted > 0)
+                             : stream->behind + 1;
+    if (stream->behind > most) stream->behind = most > 1 ? most : 1;
     stream->index += stream->accepted + 1;
     if (stream->index < session->traces->text[stream->text].length) return;
     stream->text = (stream->text + 1) % session->traces->count;
     stream->index = 0;
+    stream->behind = most > 1 ? most : 1;
+}
+
+/* What a clock would show for a forward pass that takes ms. */
+static double measured(struct session *session, double ms)
+{
+    double noise = session->run->noise;
+    if (noise <= 0) return ms;
+    double u = tt_uniform(11, session->measurements++, 0, TT_DRAFT);
+    double spike = tt_uniform(11, session->measurements, 1, TT_DRAFT) < 0.02 ? 3 : 1;
+    return ms * (1 + noise * (2 * u - 1)) * spike;
+}
+
+/* The draft forward of one depth: tokens read, time taken. */
+static double forward_ms(struct session *session, int depth, const int *rows, int live)
+{
+    int tokens = 0;
+    for (int i = 0; i < live; i++) {
+        struct stream *stream = &session->stream[rows[i]];
+        tokens += depth == 0 ? stream->behind : 1;
+        stream->drafted = true;
+    }
+    double ms = measured(session, cost_draft(session->cost, tokens));
+    if (session->run->learned) cost_observe_draft(session->run->learned, tokens, ms);
+    return ms;
 }
 
 /* Drafts of one depth: features, predictions, admission. */
@@ -204,12 +238,14 @@ static void step(struct session *session, uint64_t number)
         struct stream *stream = &session->stream[r];
         int left = session->traces->text[stream->text].length - stream->index;
         stream->admitted = 0;
-        request[r] = (struct planner_request){.cap = left - 1, .catch_up = 1, .starved = starved};
+        stream->drafted = false;
+        request[r] = (struct planner_request){
+            .cap = left - 1, .catch_up = stream->behind, .starved = starved};
     }
     planner_begin(session->planner, request, count, count, 0, 128 * count, number);
     const int *rows;
     for (int depth = 0, live; (live = planner_draft(session->planner, depth, &rows)) > 0; depth++) {
-        outcome.draft_ms += cost_draft(session->cost, live);
+        outcome.draft_ms += forward_ms(session, depth, rows, live);
         draft_depth(session, depth, rows, live);
     }
     if (outcome.draft_ms > 0) outcome.own_ms = session->run->own_ms;
@@ -226,7 +262,10 @@ static void step(struct session *session, uint64_t number)
         observe(session, stream);
         stream_advance(session, stream);
     }
-    outcome.verify_ms = cost_verify(session->cost, count + total, cost_context_band(128 * count));
+    int band = cost_context_band(128 * count);
+    outcome.verify_ms = measured(session, cost_verify(session->cost, count + total, band));
+    if (session->run->learned)
+        cost_observe_verify(session->run->learned, count + total, band, outcome.verify_ms);
     struct planner_report report;
     planner_get_report(session->planner, &report);
     planner_end(session->planner, &outcome);
@@ -250,7 +289,7 @@ struct replay_result replay(const struct replay_traces *traces, const struct cos
         .kind = TT_ONLINE, .positions = REPLAY_DEPTH, .prior_slope = NAN, .prior_level = NAN};
     session = (struct session){.traces = traces, .cost = cost, .run = run};
     assert(run->concurrency >= 1 && run->concurrency <= STREAMS_MAX);
-    session.planner = planner_new(&options, cost);
+    session.planner = planner_new(&options, run->learned ? run->learned : cost);
     if (!session.planner || tt_estimator_new(&session.estimator, &estimator) != 0) {
         fprintf(stderr, "out of memory\n");
         exit(1);

@@ -28,8 +28,13 @@ struct replay_run {
     int fixed_draft; /* MODE_FIXED */
     int concurrency;
     double passes; /* how often every stream goes through all texts */
-    double own_ms; /* trimtab's own work in a step with drafts, charged to the clock and shown to
-                      the planner */
+    double own_ms; /* trimtab's own work in a step with drafts */
+    int catch_up; /* tokens that a draft model which lost its place reads again; 0 = no such cost */
+    double
+        noise; /* measured times scatter by this fraction, and one in 50 is three times as long */
+    /* With noise: the cost model that the planner reads, and learns in. Otherwise it reads the
+     * clock's own. */
+    struct cost_model *learned;
 };
 
 struct replay_result {
