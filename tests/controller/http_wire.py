@@ -905,7 +905,7 @@ def test_limits():
 
 
 def test_documented():
-    with open(os.path.join(os.environ.get("SRC", "."), "docs", "api.md")) as file:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "api.md")) as file:
         text = file.read()
     for line in subprocess.run([PROGRAM, "--routes"], capture_output=True, text=True).stdout.splitlines():
         method, path = line.split()
