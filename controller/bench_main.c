@@ -14,6 +14,7 @@ static const struct {
     const char *help;
 } verbs[] = {
     {"convert", bench_convert, "rewrite a model file in another form (BF16, Q8_0, …)"},
+    {"loop", bench_loop, "what trimtab's own work costs beside a bare libllama loop"},
     {"traffic", bench_traffic, "demonstration traffic against a running server"},
 };
 #define VERBS (sizeof verbs / sizeof verbs[0])

@@ -93,6 +93,7 @@ static int open_node(struct daemon *daemon, char **cause)
         .exact = from->exact,
         .store = daemon->store,
         .cache_dir = from->cache,
+        .state_dir = from->state,
         .record = from->record,
         .progress = show_progress,
     };

@@ -50,7 +50,7 @@ trimtabd_LDADD = controller/liblm.la $(TRIMTABD_LIBS) $(LLAMA_LIBS)
 
 pkglibexec_PROGRAMS += trimtab-bench
 trimtab_bench_SOURCES = \
-	controller/bench.h controller/bench_common.c controller/bench_convert.c controller/bench_main.c \
-	controller/bench_traffic.c
+	controller/bench.h controller/bench_common.c controller/bench_convert.c controller/bench_loop.c \
+	controller/bench_main.c controller/bench_traffic.c
 trimtab_bench_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(CURL_CFLAGS)
 trimtab_bench_LDADD = controller/liblm.la $(TRIMTABD_LIBS) $(LLAMA_LIBS)

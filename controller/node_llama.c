@@ -22,6 +22,7 @@
 #define IDLE_WAIT_MS 500
 #define RATE_WINDOW_S 5
 #define COST_CHANGES 64
+#define KEEP_LEARNED_S 60
 
 static struct llama_node *self(struct node *node) { return (struct llama_node *)node; }
 
@@ -168,6 +169,8 @@ static void refitted(void *state, int stratum, int bits)
     pthread_mutex_lock(&node->lock);
     node->stratum[stratum].known = true;
     node->stratum[stratum].report = report;
+    for (int k = 0; k < report.positions; k++)
+        strata_calibration(node->loop->strata, stratum, k, node->stratum[stratum].bin[k]);
     if (bits & TT_STEP_DRIFT) node->stratum[stratum].last_drift_ms = utc_ms();
     node->shown = stratum;
     pthread_mutex_unlock(&node->lock);
@@ -253,6 +256,7 @@ static bool take_visit(struct llama_node *node)
 static void serve(struct llama_node *node)
 {
     double costs_ms = ticks_ms();
+    int seconds = 0;
 
     while (take_visit(node)) {
         take_wishes(node);
@@ -263,6 +267,7 @@ static void serve(struct llama_node *node)
         if (ticks_ms() - costs_ms < 1000) continue;
         put_costs(node);
         costs_ms = ticks_ms();
+        if (++seconds % KEEP_LEARNED_S == 0) llama_open_save_learned(node);
     }
 }
 
@@ -343,6 +348,7 @@ static void *run(void *state)
         become(node, NODE_FAILED, cause);
         return NULL;
     }
+    llama_open_learned(node);
     start_run(node);
     node->fixed_draft = loop_set_mode(node->loop, node->wish.mode);
     describe_mode(node->wish.mode, node->fixed_draft, before, sizeof before);
@@ -674,7 +680,10 @@ static void close_node(struct node *base)
     pthread_mutex_unlock(&node->lock);
     if (node->loop_started) pthread_join(node->loop_thread, NULL);
     if (node->sampler_started) pthread_join(node->sampler_thread, NULL);
-    if (node->loop) llama_open_save_costs(node);
+    if (node->loop) {
+        llama_open_save_costs(node);
+        llama_open_save_learned(node);
+    }
     if (node->options.store && node->run_id > 0) store_end_run(node->options.store, node->run_id);
     loop_free(node->loop);
     cost_free(node->cost);
@@ -689,6 +698,7 @@ static void close_node(struct node *base)
     free(node->draft);
     free(node->device);
     free(node->cache_dir);
+    free(node->state_dir);
     free(node->record);
     free(node);
 }
@@ -728,6 +738,7 @@ struct node *node_llama_open(const struct node_llama_options *options, char **ca
     node->draft = copy_or_null(options->draft);
     node->device = copy_or_null(options->device);
     node->cache_dir = copy_or_null(options->cache_dir);
+    node->state_dir = copy_or_null(options->state_dir);
     node->record = copy_or_null(options->record);
     node->live = calloc((size_t)options->parallel, sizeof *node->live);
     node->wish = node->force = options->policy;

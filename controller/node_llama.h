@@ -18,6 +18,7 @@ struct node_llama_options {
     struct policy policy;
     struct store *store;    /* may be NULL; outlives the node */
     const char *cache_dir;  /* where the cost profile is kept; NULL = not kept */
+    const char *state_dir;  /* where the estimators are kept across restarts; NULL = not kept */
     const char *record;     /* JSON Lines of every step, or NULL */
     void (*progress)(const char *what, double done); /* loading and profiling, 0..1; any thread; may be NULL */
 };

@@ -163,3 +163,32 @@ void llama_open_save_costs(struct llama_node *node)
     if (!cost_save(node->cost, path, key, &cause)) llama_node_event(node, "warning", "cost", cause ? cause : "not cached");
     free(cause);
 }
+
+static bool learned_path(const struct llama_node *node, char *path, size_t size)
+{
+    return node->state_dir && (size_t)snprintf(path, size, "%s/learned-%s.bin", node->state_dir, node->node.id) < size &&
+           !strchr(node->node.id, '/');
+}
+
+static void learned_key(const struct llama_node *node, char *key, size_t size)
+{
+    snprintf(key, size, "%s|%s", lm_digest(node->target_lm), node->draft_lm ? lm_digest(node->draft_lm) : "-");
+}
+
+void llama_open_learned(struct llama_node *node)
+{
+    char key[64], path[4096];
+
+    learned_key(node, key, sizeof key);
+    if (learned_path(node, path, sizeof path)) strata_load(node->loop->strata, path, key);
+}
+
+void llama_open_save_learned(struct llama_node *node)
+{
+    char key[64], path[4096], *cause = NULL;
+
+    learned_key(node, key, sizeof key);
+    if (!learned_path(node, path, sizeof path)) return;
+    if (!strata_save(node->loop->strata, path, key, &cause)) llama_node_event(node, "warning", "state", cause ? cause : path);
+    free(cause);
+}

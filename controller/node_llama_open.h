@@ -11,6 +11,9 @@ int llama_open_models(struct llama_node *node, char **cause);
 /* Costs from the cache, or measured now and cached. 0, or -1 with *cause. */
 int llama_open_costs(struct llama_node *node, char **cause);
 void llama_open_save_costs(struct llama_node *node);
+/* Estimators from the last run on the same pair, if it left any; and keeping them. The loop's thread. */
+void llama_open_learned(struct llama_node *node);
+void llama_open_save_learned(struct llama_node *node);
 /* "AMD EPYC, 2 threads" */
 void llama_open_hardware(char *out, size_t size);
 

@@ -25,13 +25,14 @@ struct live_request { /* a row of the request table, copied after every step */
 struct known_stratum { /* the estimator of a stratum after its last refit */
     bool known;
     struct tt_estimator_report report;
+    struct tt_calibration_bin bin[TT_MAX_POSITIONS][TT_CALIBRATION_BINS];
     int64_t last_drift_ms;
 };
 
 struct llama_node {
     struct node node; /* first */
     struct node_llama_options options;
-    char *model, *draft, *device, *cache_dir, *record;
+    char *model, *draft, *device, *cache_dir, *state_dir, *record;
     struct lm *target_lm, *draft_lm;
     struct cost_model *cost; /* the loop's thread */
     struct loop *loop;

@@ -139,15 +139,19 @@ static void store_calibration(struct llama_node *node)
     int64_t now = utc_ms();
 
     for (int i = 0; i < STRATA_ESTIMATORS; i++) {
-        struct store_calibration row = {.run_id = node->run_id, .time_ms = now, .stratum = strata_name(i), .positions = 1};
+        struct store_calibration row = {.run_id = node->run_id, .time_ms = now, .stratum = strata_name(i), .positions = node->options.max_draft};
         bool known;
 
         pthread_mutex_lock(&node->lock);
         known = node->stratum[i].known;
-        for (int b = 0; b < STORE_CALIBRATION_BINS && known; b++) {
-            row.bin[0][b].n = (int64_t)(node->stratum[i].report.bin[b].n + 0.5);
-            row.bin[0][b].sum_p = node->stratum[i].report.bin[b].sum_p;
-            row.bin[0][b].sum_y = node->stratum[i].report.bin[b].sum_y;
+        for (int k = 0; k < row.positions && known; k++) {
+            for (int b = 0; b < STORE_CALIBRATION_BINS; b++) {
+                const struct tt_calibration_bin *bin = &node->stratum[i].bin[k][b];
+
+                row.bin[k][b].n = (int64_t)(bin->n + 0.5);
+                row.bin[k][b].sum_p = bin->sum_p;
+                row.bin[k][b].sum_y = bin->sum_y;
+            }
         }
         pthread_mutex_unlock(&node->lock);
         if (known && node->options.store) store_put_calibration(node->options.store, &row);

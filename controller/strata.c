@@ -3,9 +3,17 @@
 
 #include <assert.h>
 #include <math.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "controller/cause.h"
 #include "controller/strata.h"
+
+#define FILE_MAGIC "trimtab strata 1\n"
+#define LARGEST_BLOB (1 << 20)
 
 struct strata {
     tt_estimator *estimator[STRATA_ESTIMATORS];
@@ -13,6 +21,7 @@ struct strata {
     bool stepped[STRATA_ESTIMATORS]; /* saw labels since its last prior */
     tt_estimator *pooled;
     enum tt_estimator_kind kind;
+    int positions, refit_interval_steps;
 };
 
 /* Model drafts: greedy, then point mass, ratio and coupled in two bands. N-gram drafts: greedy, point mass, coupled. */
@@ -69,6 +78,8 @@ struct strata *strata_new(int positions, enum tt_estimator_kind kind, int refit_
 
     if (!strata) return NULL;
     strata->kind = kind;
+    strata->positions = positions;
+    strata->refit_interval_steps = refit_interval_steps;
     strata->pooled = new_estimator(positions, kind, refit_interval_steps);
     for (int i = 0; i < STRATA_ESTIMATORS; i++) {
         strata->estimator[i] = new_estimator(positions, kind, refit_interval_steps);
@@ -146,7 +157,94 @@ bool strata_report(const struct strata *strata, int stratum, struct tt_estimator
     return tt_estimator_report(strata->estimator[stratum], out) == TT_OK;
 }
 
-unsigned long long strata_labels(const struct strata *strata, int stratum)
+void strata_calibration(const struct strata *strata, int stratum, int position,
+                        struct tt_calibration_bin bins[TT_CALIBRATION_BINS])
 {
-    return stratum < STRATA_ESTIMATORS ? strata->labels[stratum] : 0;
+    if (stratum >= STRATA_ESTIMATORS || strata->labels[stratum] == 0 ||
+        tt_estimator_calibration(strata->estimator[stratum], position, bins) != TT_OK)
+        memset(bins, 0, TT_CALIBRATION_BINS * sizeof *bins);
+}
+
+/* ---------------------------------------------------------------------------------------------------- the file */
+
+/* Magic, one line of key and settings, then for each estimator its labels, blob size and blob; the pooled one is last. */
+
+static void print_key(const struct strata *strata, const char *key, char *line, size_t size)
+{
+    snprintf(line, size, "%s|kind %d|positions %d|interval %d\n", key, (int)strata->kind, strata->positions,
+             strata->refit_interval_steps);
+}
+
+static bool write_one(FILE *file, const tt_estimator *estimator, unsigned long long labels)
+{
+    size_t size = 0;
+    void *blob = NULL;
+    bool written = false;
+
+    if (tt_estimator_save(estimator, NULL, 0, &size) != TT_OK || !(blob = malloc(size))) goto out;
+    written = tt_estimator_save(estimator, blob, size, NULL) == TT_OK && fwrite(&labels, sizeof labels, 1, file) == 1 &&
+              fwrite(&size, sizeof size, 1, file) == 1 && fwrite(blob, 1, size, file) == size;
+out:
+    free(blob);
+    return written;
+}
+
+bool strata_save(const struct strata *strata, const char *path, const char *key, char **cause)
+{
+    char part[4096], line[1024];
+    FILE *file;
+    bool written;
+
+    snprintf(part, sizeof part, "%s.part", path);
+    print_key(strata, key, line, sizeof line);
+    file = fopen(part, "we");
+    written = file && fputs(FILE_MAGIC, file) >= 0 && fputs(line, file) >= 0;
+    for (int i = 0; i < STRATA_ESTIMATORS && written; i++) written = write_one(file, strata->estimator[i], strata->labels[i]);
+    if (written) written = write_one(file, strata->pooled, 0);
+    if (file && fclose(file) != 0) written = false;
+    if (written && rename(part, path) == 0) return true;
+    cause_set(cause, "cannot keep what was learned in %s: %s", path, strerror(errno));
+    unlink(part);
+    return false;
+}
+
+static tt_estimator *read_one(FILE *file, unsigned long long *labels)
+{
+    tt_estimator *estimator = NULL;
+    size_t size = 0;
+    void *blob = NULL;
+
+    if (fread(labels, sizeof *labels, 1, file) != 1 || fread(&size, sizeof size, 1, file) != 1 || size == 0 ||
+        size > LARGEST_BLOB || !(blob = malloc(size)) || fread(blob, 1, size, file) != size ||
+        tt_estimator_load(&estimator, blob, size) != TT_OK)
+        estimator = NULL;
+    free(blob);
+    return estimator;
+}
+
+bool strata_load(struct strata *strata, const char *path, const char *key)
+{
+    struct strata fresh = *strata;
+    char line[1024], found[1024];
+    FILE *file = fopen(path, "re");
+    bool complete;
+
+    if (!file) return false;
+    memset(fresh.estimator, 0, sizeof fresh.estimator);
+    fresh.pooled = NULL;
+    print_key(strata, key, line, sizeof line);
+    complete = fgets(found, sizeof found, file) && strcmp(found, FILE_MAGIC) == 0 && fgets(found, sizeof found, file) &&
+               strcmp(found, line) == 0;
+    for (int i = 0; i < STRATA_ESTIMATORS && complete; i++)
+        complete = (fresh.estimator[i] = read_one(file, &fresh.labels[i])) != NULL;
+    if (complete) {
+        unsigned long long unused;
+
+        complete = (fresh.pooled = read_one(file, &unused)) != NULL && fgetc(file) == EOF;
+    }
+    fclose(file);
+    for (int i = 0; i < STRATA_ESTIMATORS; i++) tt_estimator_free(complete ? strata->estimator[i] : fresh.estimator[i]);
+    tt_estimator_free(complete ? strata->pooled : fresh.pooled);
+    if (complete) *strata = fresh;
+    return complete;
 }
