@@ -34,8 +34,7 @@
     2000 /* a cell not seen for so long gives its next values the weight of new ones */
 #define FLAT_RATIO 1.02 /* a curve that rises by less is flat */
 
-/* -------------------------------------------------------------------------------------------------
- * curves */
+/* ---- curves ---- */
 
 static bool curve_init(struct curve *curve, int size)
 {
@@ -135,12 +134,12 @@ void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64
     curve_refresh(curve, size);
 }
 
-/* ------------------------------------------------------------------------------------------------
- * learning */
+/* ---- learning ---- */
 
 static double median_of(const double *value, int count, double centre)
 {
     double sorted[COST_RECENT];
+    assert(count >= 1 && count <= COST_RECENT);
     for (int i = 0; i < count; i++) {
         double x = isnan(centre) ? value[i] : fabs(value[i] - centre);
         int at = i;
@@ -199,8 +198,7 @@ static bool curve_observe(struct curve *curve, int size, double ms)
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------------
- * life, bands */
+/* ---- life, bands ---- */
 
 struct cost_model *cost_new(int max_tokens, int max_requests)
 {
@@ -281,8 +279,7 @@ void cost_observe_own(struct cost_model *cost, int requests, double ms)
     (void)curve_observe(&cost->own, requests, ms); /* a dropped one is counted in its cell */
 }
 
-/* ----------------------------------------------------------------------------------------------
- * prediction */
+/* ---- prediction ---- */
 
 double cost_verify(const struct cost_model *cost, int tokens, int band)
 {

@@ -51,8 +51,7 @@ static void set_cause(char **cause, const char *format, ...)
     va_end(arguments);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * JSON */
+/* ---- JSON ---- */
 
 static json_t *cells_to_json(const struct curve *curve, int band)
 {
@@ -82,8 +81,7 @@ json_t *cost_to_json(const struct cost_model *cost)
                      "own", cells_to_json(&cost->own, -1));
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * cache */
+/* ---- cache ---- */
 
 /* FNV-1a, 64 bits, of the canonical dump: finds damage, not malice. */
 static bool checksum(const json_t *cells, const char *key, char text[17])
@@ -226,8 +224,7 @@ bool cost_save(const struct cost_model *cost, const char *path, const char *key,
     return ok;
 }
 
-/* --------------------------------------------------------------------------------------------
- * trace tables */
+/* ---- trace tables ---- */
 
 struct table_line {
     char part; /* 'V' or 'D' */
@@ -314,8 +311,7 @@ out:
     return cost;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * store */
+/* ---- store ---- */
 
 int cost_take_changed(struct cost_model *cost, struct cost_cell *cells, int capacity)
 {

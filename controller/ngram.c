@@ -39,8 +39,7 @@ struct ngram_index {
     int32_t *next[TABLES]; /* (mask + 1) place after the n-gram; 0 = empty */
 };
 
-/* --------------------------------------------------------------------------------------------
- * statistics */
+/* ---- statistics ---- */
 
 static int bucket_of(int match)
 {
@@ -76,8 +75,7 @@ static float feature_of(const struct ngram *ngram, int match, int position)
     return (float)log((accepted + 1) / (observed - accepted + 1));
 }
 
-/* -------------------------------------------------------------------------------------------------
- * index */
+/* ---- index ---- */
 
 struct ngram_index *ngram_index_new(int capacity)
 {

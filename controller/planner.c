@@ -21,8 +21,7 @@
 
 #include "controller/planner_internal.h"
 
-/* ----------------------------------------------------------------------------------------------------
- * life */
+/* ---- life ---- */
 
 static bool options_valid(const struct planner_options *options)
 {
@@ -43,8 +42,10 @@ struct planner *planner_new(const struct planner_options *options, const struct 
     planner->row = calloc(requests, sizeof *planner->row);
     planner->live = calloc(requests, sizeof *planner->live);
     planner->order = calloc(requests, sizeof *planner->order);
+    planner->contender = calloc(requests, sizeof *planner->contender);
     planner->lift = calloc(requests + PLANNER_GRID, sizeof *planner->lift);
-    if (!planner->row || !planner->live || !planner->order || !planner->lift) {
+    if (!planner->row || !planner->live || !planner->order || !planner->contender ||
+        !planner->lift) {
         planner_free(planner);
         return NULL;
     }
@@ -60,6 +61,7 @@ void planner_free(struct planner *planner)
     free(planner->row);
     free(planner->live);
     free(planner->order);
+    free(planner->contender);
     free(planner->lift);
     free(planner);
 }
@@ -76,8 +78,7 @@ void planner_set_options(struct planner *planner, const struct planner_options *
         planner_set_mode(planner, planner->mode);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * modes */
+/* ---- modes ---- */
 
 /* The best uniform K >= 1 of the cost table at the load of the last step that had any, before the
  * first one at half of the most requests. (K = 0 is the mode off.) Of the load, not of caps and
@@ -120,8 +121,7 @@ int planner_fixed_draft(const struct planner *planner)
     return planner->mode == MODE_FIXED || planner->mode == MODE_SHADOW ? planner->fixed_draft : -1;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * begin */
+/* ---- begin ---- */
 
 static const char *name_plan(struct planner *planner)
 {
@@ -180,8 +180,7 @@ void planner_begin(struct planner *planner, const struct planner_request *reques
     if (planner->mode == MODE_FIXED) planner->report.regime = planner->fixed_draft;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * draft */
+/* ---- draft ---- */
 
 /* Requests that can go on at this depth: everything before was admitted and the cap allows more. */
 static bool can_go_on(const struct row *row, int depth)
@@ -273,8 +272,7 @@ int planner_draft(struct planner *planner, int depth, const int **rows)
     return planner->live_count;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * admit */
+/* ---- admit ---- */
 
 static void admit_row(struct planner *planner, struct row *row)
 {
@@ -341,8 +339,7 @@ int planner_admit(struct planner *planner, int depth, const double *probability,
     return admitted;
 }
 
-/* ------------------------------------------------------------------------------------------- end
- * and report */
+/* ---- end and report ---- */
 
 void planner_end(struct planner *planner, const struct planner_outcome *outcome)
 {

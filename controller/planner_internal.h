@@ -30,10 +30,16 @@ struct row { /* one request of the step */
 struct stratum {
     struct acceptance acceptance;
     bool present; /* the chains are this step's */
-    double reach[TT_MAX_POSITIONS +
-                 1]; /* reach[k]: probability that k positions in a row are accepted */
-    double chain[TT_MAX_POSITIONS +
-                 1]; /* chain[k] = reach[1] + ... + reach[k]: expected accepted of k admitted */
+    /* reach[k]: probability that k positions in a row are accepted; chain[k] = reach[1] + ... +
+     * reach[k]: how many of k admitted ones to expect. */
+    double reach[TT_MAX_POSITIONS + 1], chain[TT_MAX_POSITIONS + 1];
+};
+
+struct contender {       /* a row of the order, as planner_value_best needs it */
+    const double *chain; /* of its stratum, from the first position that is not yet known */
+    double start, scale;
+    int left; /* drafts that its cap still allows */
+    bool drafter;
 };
 
 struct candidate { /* a way to go on */
@@ -56,6 +62,7 @@ struct planner {
     int *live;       /* (max_requests) rows being drafted, ascending: what the caller sees */
     int *order;      /* (max_requests) rows by worth */
     double *lift;    /* (max_requests + PLANNER_GRID) */
+    struct contender *contender; /* (max_requests) */
     int count, base_tokens, finishing, band;
     uint64_t step;
     enum plan_kind plan; /* in shadow: what adaptive would do; the caller follows fixed */
@@ -67,13 +74,13 @@ struct planner {
     double draft_ms;       /* planned draft forwards so far */
     double lambda;         /* tokens per ms that time is worth */
     double plain_rate;     /* tokens per ms without drafts */
-    double uniform_value[TT_MAX_POSITIONS + 1],
-        uniform_ms[TT_MAX_POSITIONS + 1]; /* by K; of the decode rows alone */
+    /* by K, of the decode rows alone */
+    double uniform_value[TT_MAX_POSITIONS + 1], uniform_ms[TT_MAX_POSITIONS + 1];
     int best_uniform;
     struct candidate first; /* the decision about depth 0 */
 
     /* memory */
-    int labelled_steps, labelled_rows;
+    int labelled_steps, labelled_rows, warm_steps;
     bool drafting;                     /* regime: the draft model is in use */
     int contrary_steps;                /* consecutive steps that spoke against the regime */
     int regime, regime_contrary_steps; /* incumbent uniform K; 0 = off */
@@ -81,9 +88,9 @@ struct planner {
     double reading_each_ms; /* forgotten mean, a drafting step and request, of reading up */
     double spell_steps;     /* steps since the draft model was taken into use */
     double stay_steps;      /* how long that lasts, forgotten mean */
-    double rule_base, rule_survival,
-        rule_uniform; /* forgotten sums of rule steps: tokens without drafts, planned
-                         acceptances, and what the best uniform would have made */
+    /* Forgotten sums of rule steps: tokens without drafts, planned acceptances, and what the best
+     * uniform K would have made. */
+    double rule_base, rule_survival, rule_uniform;
     double accepted_sum, predicted_sum; /* forgotten: realised and planned acceptances */
     struct {
         double ms, weight; /* forgotten mean for one request, and how much it rests on */
@@ -98,6 +105,9 @@ struct planner {
     double changed_gain;
 };
 
+/* What a draft model reads in its first forward while it keeps up: the last draft and the token
+ * after it, when all were accepted. More is reading up. */
+#define PLANNER_IN_STEP_TOKENS 2
 #define PLANNER_GRID 16 /* room for fractions of a request in planner_value_best */
 
 /* ---- planner_value.c ---- */
@@ -130,7 +140,7 @@ void planner_regime_enter(struct planner *planner, bool resuming);
 /* Choose the plan of this step: warm-up, none, probe or rule, with exploration. Sets plan, first,
  * order. */
 void planner_choose(struct planner *planner);
-/* Learn from a finished step of the plan. step_ms: its time. */
+/* Learn from a finished step. */
 void planner_learn(struct planner *planner, const struct planner_outcome *outcome);
 
 #endif

@@ -17,9 +17,10 @@
 
 #include "controller/planner_internal.h"
 
-#define WARM_UP_STEPS                                                                              \
-    60 /* design, algorithm 4.2: the first 60 labelled steps verify every draft                    \
-        */
+/* Design, algorithm 4.2: the first 60 labelled steps verify every draft. Without labels it ends
+ * too. */
+#define WARM_UP_STEPS 60
+#define WARM_UP_MOST_STEPS 120
 #define WARM_UP_LEAST_STEPS 20 /* one refit */
 #define WARM_UP_ROWS 240       /* requests' steps that are as good as 60 steps of a small batch */
 #define WARM_UP_COST 1.8       /* a warm-up step must not take longer than this many plain ones */
@@ -28,13 +29,13 @@
 #define PROBE_RATE 0.005 /* of steps, and of request-steps for exploration */
 #define PROBE_DEPTHS 3
 #define PROBE_MOST_STEPS 8.0
-#define PROBE_WEIGHT                                                                               \
-    8.0 /* a probe stands for several steps, or returning from off would take for ever */
-#define PROBE_BUDGET 0.003        /* of all time */
+#define PROBE_WEIGHT 8.0   /* a probe stands for several steps: returning must not take for ever */
+#define PROBE_BUDGET 0.003 /* of all time */
 #define CREDIT_LIMIT_STEPS 4000.0 /* credit that may pile up, in steps' worth of PROBE_BUDGET */
 #define OWN_MEMORY_STEPS 100.0
 #define OWN_TRUSTED 10.0
 #define OWN_OUTLIER 4.0
+#define GROUPS_MOST 6 /* of strata, tried one after another for the first draft forward */
 #define READING_MEMORY_STEPS 100.0
 #define SPELL_BEGINS 2.0
 #define RULE_MEMORY 0.98 /* a step */
@@ -54,14 +55,14 @@ static double choice_uniform(const struct planner *planner, uint32_t which)
     return tt_uniform(planner->options.key, planner->step, which, TT_EXPLORE);
 }
 
-/* -------------------------------------------------------------------------------------------------
- * warm-up */
+/* ---- warm-up ---- */
 
 /* How deep the warm-up goes: as deep as a step stays within WARM_UP_COST plain steps. 0 = not at
  * all. */
 static int warm_up_depth(const struct planner *planner)
 {
-    if (planner->labelled_steps >= WARM_UP_STEPS) return 0;
+    if (planner->labelled_steps >= WARM_UP_STEPS || planner->warm_steps >= WARM_UP_MOST_STEPS)
+        return 0;
     if (planner->labelled_rows >= WARM_UP_ROWS && planner->labelled_steps >= WARM_UP_LEAST_STEPS)
         return 0;
     int depth = planner->options.max_draft;
@@ -69,8 +70,7 @@ static int warm_up_depth(const struct planner *planner)
     return depth;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * regime */
+/* ---- regime ---- */
 
 /* How much the rule made of its steps over what the best uniform K would have made, as far as
  * planned acceptances came true; NaN without a record. */
@@ -98,7 +98,7 @@ static void enter(struct planner *planner, double gain)
 {
     planner->drafting = true;
     planner->contrary_steps = 0;
-    planner->spell_steps = 0;
+    planner->spell_steps = planner->probe_steps = 0;
     planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
     set_regime(planner, planner_best_drafting(planner), gain);
 }
@@ -143,13 +143,13 @@ void planner_regime_init(struct planner *planner)
 void planner_regime_enter(struct planner *planner, bool resuming)
 {
     planner->drafting = !resuming;
+    planner->probe_steps = 0;
     planner->contrary_steps = planner->regime_contrary_steps = 0;
     planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
     planner->regime = resuming ? 0 : planner->best_uniform;
 }
 
-/* -------------------------------------------------------------------------------------------------
- * depth 0 */
+/* ---- depth 0 ---- */
 
 /* Rows that may draft, in the order of what their strata promise; those the draft model has lost
  * come last among equals. */
@@ -162,7 +162,7 @@ static int order_first(struct planner *planner, bool model)
         row->worth = planner->stratum[row->request.stratum].chain[planner->options.max_draft];
         if (row->request.free_draft)
             row->worth *= 1.05;
-        else if (row->request.catch_up > 1)
+        else if (row->request.catch_up > PLANNER_IN_STEP_TOKENS)
             row->worth *= 0.95;
         planner->order[count++] = r;
     }
@@ -175,11 +175,11 @@ static int order_first(struct planner *planner, bool model)
 static struct candidate choose_first(struct planner *planner, bool model)
 {
     struct candidate best = {0};
-    int count = order_first(planner, model);
+    int count = order_first(planner, model), groups = 0;
     for (int end = 1; end <= count; end++) {
         bool group_ends = end == count || planner->row[planner->order[end]].worth <
                                               planner->row[planner->order[end - 1]].worth;
-        if (!group_ends) continue;
+        if (!group_ends || (end < count && ++groups > GROUPS_MOST)) continue;
         double forward_ms =
             planner_first_draft_ms(planner, planner->order, end, planner->stay_steps) +
             planner_own_ms(planner, true) - planner_own_ms(planner, false);
@@ -190,8 +190,7 @@ static struct candidate choose_first(struct planner *planner, bool model)
     return best;
 }
 
-/* ----------------------------------------------------------------------------------- probes and
- * exploration */
+/* ---- probes and exploration ---- */
 
 static bool spend(struct planner *planner, double ms)
 {
@@ -243,11 +242,10 @@ static void choose_exploration(struct planner *planner)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------
- * choice */
+/* ---- choice ---- */
 
-/* Of the way that depth 0 promises over a plain step, relative. While the draft model is in use,
- * new requests make it read up time and again; that is part of what drafting costs. */
+/* Of the way that depth 0 promises over a plain step, relative. New requests make the draft
+ * model read up time and again; that is part of what drafting costs. */
 static double gain_of(const struct planner *planner, const struct candidate *first)
 {
     double reading_ms = planner->reading_each_ms * planner->count;
@@ -261,6 +259,7 @@ void planner_choose(struct planner *planner)
     planner->uniform_depth = warm_up_depth(planner);
     if (planner->uniform_depth > 0) {
         planner->warming = true;
+        planner->warm_steps++;
         planner->plan = PLAN_UNIFORM;
         if (!planner->drafting) enter(planner, 0);
         planner->spell_steps++;
@@ -285,17 +284,17 @@ void planner_choose(struct planner *planner)
         planner->plan = first.score > 0 ? PLAN_RULE : PLAN_NONE;
     } else {
         planner->plan = gain >= 0 ? PLAN_RULE : PLAN_NONE;
-        if (planner->plan == PLAN_RULE && first.forward == 0) {
+        if (planner->plan == PLAN_NONE)
+            first = (struct candidate){0};
+        else if (first.forward == 0) /* the rule's own record says more than the expectation */
             first.forward = order_first(planner, true);
-        }
         choose_exploration(planner);
         if (planner->exploring) planner->plan = PLAN_RULE;
     }
     planner->first = first;
 }
 
-/* ------------------------------------------------------------------------------------------------
- * learning */
+/* ---- learning ---- */
 
 static void learn_own(struct planner *planner, bool drafted, double ms)
 {
@@ -331,7 +330,7 @@ static void learn_row(struct planner *planner, const struct row *row, int admitt
     if (accepted > admitted) accepted = admitted;
     if (admitted > 0 || !isnan(skipped))
         acceptance_observe(acceptance, admitted, accepted, skipped,
-                           planner->probing ? PROBE_WEIGHT : 1);
+                           planner->probing && planner->mode == MODE_ADAPTIVE ? PROBE_WEIGHT : 1);
     if (planner->plan != PLAN_RULE || admitted != row->admitted) return;
     planner->accepted_sum += accepted;
     planner->predicted_sum += row->expected;

@@ -18,9 +18,7 @@
 
 #include "controller/planner_internal.h"
 
-/* What a draft model reads in its first forward while it keeps up: the last draft and the token
- * after it, when all were accepted. More is catching up. */
-#define IN_STEP_TOKENS 2
+#define LEAST_REACH 1e-30 /* chains are divided by it */
 #define FRACTIONS_TOTAL 8 /* with fewer requests than this, fractions of one are tried */
 
 /* What an accepted draft beyond the first is worth, in tokens. Text comes in easy stretches: what a
@@ -61,7 +59,7 @@ double planner_first_draft_ms(const struct planner *planner, const int *order, i
         if (request->free_draft || request->cap < 1) continue;
         int read = request->catch_up > 1 ? request->catch_up : 1;
         tokens += read;
-        now += read < IN_STEP_TOKENS ? read : IN_STEP_TOKENS;
+        now += read < PLANNER_IN_STEP_TOKENS ? read : PLANNER_IN_STEP_TOKENS;
     }
     double in_step = planner_draft_ms(planner, now);
     if (tokens == now) return in_step;
@@ -74,17 +72,10 @@ static void make_chains(struct planner *planner, struct stratum *stratum)
     stratum->reach[0] = 1;
     stratum->chain[0] = 0;
     for (int k = 0; k < planner->options.max_draft; k++) {
-        stratum->reach[k + 1] = stratum->reach[k] * acceptance_mean(&stratum->acceptance, k);
+        stratum->reach[k + 1] =
+            fmax(stratum->reach[k] * acceptance_mean(&stratum->acceptance, k), LEAST_REACH);
         stratum->chain[k + 1] = stratum->chain[k] + stratum->reach[k + 1];
     }
-}
-
-/* Accepted drafts to expect from positions from .. from + length - 1, given that position `from` is
- * reached. */
-static double chain_from(const struct stratum *stratum, int from, int length)
-{
-    double reach = stratum->reach[from];
-    return reach > 0 ? (stratum->chain[from + length] - stratum->chain[from]) / reach : 0;
 }
 
 /* Value and cost of one uniform K over the decode rows, apart from earlier depths' draft forwards
@@ -167,6 +158,9 @@ void planner_sort(const struct planner *planner, int *order, int count)
 {
     static const int gaps[] = {
         132, 57, 23, 10, 4, 1}; /* Ciura, FUN 2001; the order is total, so any sort gives it */
+    int sorted = 1;
+    while (sorted < count && before(planner, order[sorted - 1], order[sorted])) sorted++;
+    if (sorted >= count) return; /* as is usual at depth 0 */
     for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++) {
         for (int i = gaps[g]; i < count; i++) {
             int moved = order[i], at = i;
@@ -177,72 +171,105 @@ void planner_sort(const struct planner *planner, int *order, int count)
     }
 }
 
-/* Lift of the best (i + 1) / points of the requests, for every i. Mixed strata are told apart by
- * their order already. */
-static void fill_lift(struct planner *planner, const int *order, int count, int depth, int parts,
-                      bool known)
+/* What the loops below need of the rows in order, gathered once. */
+static void gather(struct planner *planner, const int *order, int count, int depth, bool known)
 {
-    const struct acceptance *acceptance =
-        &planner->stratum[planner->row[order[0]].request.stratum].acceptance;
-    int points = count * parts;
-    for (int i = 0; i < points; i++)
-        planner->lift[i] = known ? 1 : acceptance_lift(acceptance, depth, (double)(i + 1) / points);
+    for (int i = 0; i < count; i++) {
+        const struct row *row = &planner->row[order[i]];
+        const struct stratum *stratum = &planner->stratum[row->request.stratum];
+        int from = known ? depth + 1 : depth;
+        planner->contender[i] = (struct contender){
+            .chain = &stratum->chain[from],
+            .start = known ? row->survival * row->probability : 0,
+            .scale = row->survival * (known ? row->probability : 1) / stratum->reach[from],
+            .left = row->request.cap - depth,
+            .drafter = !row->request.free_draft,
+        };
+    }
 }
 
-/* Drafts that the cap leaves from `depth` on, at most `ahead`. */
-static int length_ahead(const struct row *row, int depth, int ahead)
+/* Acceptances to expect of one request that goes on for `length` depths, the present one included.
+ */
+static double value_ahead(const struct contender *contender, int length, bool known)
 {
-    int left = row->request.cap - depth;
-    return left < ahead ? left : ahead;
+    int further = known ? length - 1 : length;
+    return contender->start + contender->scale * (contender->chain[further] - contender->chain[0]);
 }
 
-/* Acceptances to expect of one request that goes on from `depth` for up to `ahead` depths. */
-static double value_ahead(const struct planner *planner, const struct row *row, int depth,
-                          int ahead, bool known)
+static int length_ahead(const struct contender *contender, int ahead)
 {
-    const struct stratum *stratum = &planner->stratum[row->request.stratum];
-    int length = length_ahead(row, depth, ahead);
-    if (!known) return row->survival * chain_from(stratum, depth, length);
-    return row->survival * row->probability * (1 + chain_from(stratum, depth + 1, length - 1));
+    return contender->left < ahead ? contender->left : ahead;
+}
+
+/* A choice among few requests, or before their predictions are known. */
+struct question {
+    int count, depth, parts; /* requests; fractions of one that are tried */
+    bool known;
+    double forward_ms, lambda;
+};
+
+static void consider(struct candidate *best, const struct question *question, double value,
+                     double ms, int count)
+{
+    double worth = question->depth > 0 ? DEEPER_WORTH : 1;
+    double score = worth * value - question->lambda * ms;
+    if (score > best->score) *best = (struct candidate){score, value, ms, count, question->count};
 }
 
 /* Best m for one number of depths ahead. */
-static void best_count(struct planner *planner, const int *order, int count, int depth, int ahead,
-                       bool known, int parts, double forward_ms, double lambda,
+static void best_count(const struct planner *planner, const struct question *question, int ahead,
                        struct candidate *best)
 {
     int tokens = planner->tokens, drafters = 0;
     double value = 0, whole = 0, ms = 0, here_ms = planner_verify_ms(planner, tokens);
-    for (int m = 0; m < count; m++)
-        whole += value_ahead(planner, &planner->row[order[m]], depth, ahead, known);
-    for (int m = 1; m <= count; m++) {
-        const struct row *row = &planner->row[order[m - 1]];
-        double more = value_ahead(planner, row, depth, ahead, known);
-        tokens += length_ahead(row, depth, ahead);
-        drafters += !row->request.free_draft;
-        double ms_here = planner_verify_ms(planner, tokens) - here_ms;
-        if (ahead > 1) ms_here += (ahead - 1) * planner_draft_ms(planner, drafters);
-        for (int part = 1; part <= parts; part++) {
-            double fraction = (double)part / parts;
-            double lift = planner->lift[(m - 1) * parts + part - 1];
-            double try_value = fmin((value + fraction * more) * lift, whole); /* see the head */
-            double try_ms = forward_ms + ms + fraction * (ms_here - ms);
-            double score = (depth > 0 ? DEEPER_WORTH : 1) * try_value - lambda * try_ms;
-            if (score > best->score) *best = (struct candidate){score, try_value, try_ms, m, count};
+    for (int i = 0; i < question->count && !question->known; i++) {
+        const struct contender *next = &planner->contender[i];
+        whole += value_ahead(next, length_ahead(next, ahead), false);
+    }
+    for (int i = 0; i < question->count; i++) {
+        const struct contender *next = &planner->contender[i];
+        int length = length_ahead(next, ahead);
+        double more = value_ahead(next, length, question->known);
+        tokens += length;
+        drafters += next->drafter;
+        double next_ms = planner_verify_ms(planner, tokens) - here_ms;
+        if (ahead > 1) next_ms += (ahead - 1) * planner_draft_ms(planner, drafters);
+        for (int part = 1; part <= question->parts && !question->known; part++) {
+            double fraction = (double)part / question->parts;
+            double lifted =
+                (value + fraction * more) * planner->lift[i * question->parts + part - 1];
+            consider(best, question, lifted < whole ? lifted : whole,
+                     question->forward_ms + ms + fraction * (next_ms - ms), i + 1);
         }
         value += more;
-        ms = ms_here;
+        ms = next_ms;
+        if (question->known) consider(best, question, value, ms, i + 1);
     }
+}
+
+/* Lift of the best (i + 1) / points of the requests, for every i. Mixed strata are told apart by
+ * their order already. */
+static void fill_lift(struct planner *planner, const int *order, const struct question *question)
+{
+    const struct stratum *stratum = &planner->stratum[planner->row[order[0]].request.stratum];
+    int points = question->count * question->parts;
+    for (int i = 0; i < points; i++)
+        planner->lift[i] =
+            acceptance_lift(&stratum->acceptance, question->depth, (double)(i + 1) / points);
 }
 
 struct candidate planner_value_best(struct planner *planner, const int *order, int count, int depth,
                                     bool known, double forward_ms, double lambda)
 {
+    struct question question = {count, depth, 1, known, forward_ms, lambda};
     struct candidate best = {0};
     if (count == 0) return best;
-    int parts = known || count >= FRACTIONS_TOTAL ? 1 : (FRACTIONS_TOTAL + count - 1) / count;
-    fill_lift(planner, order, count, depth, parts, known);
+    gather(planner, order, count, depth, known);
+    if (!known) {
+        if (count < FRACTIONS_TOTAL) question.parts = (FRACTIONS_TOTAL + count - 1) / count;
+        fill_lift(planner, order, &question);
+    }
     for (int ahead = 1; ahead <= planner->options.max_draft - depth; ahead++)
-        best_count(planner, order, count, depth, ahead, known, parts, forward_ms, lambda, &best);
+        best_count(planner, &question, ahead, &best);
     return best;
 }

@@ -106,8 +106,7 @@ bool replay_traces_add(struct replay_traces *traces, const char *path)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * clock */
+/* ---- clock ---- */
 
 struct stream {
     int text, index;

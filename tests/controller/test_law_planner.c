@@ -83,8 +83,7 @@ struct driver {
     const char *why;
 };
 
-/* ----------------------------------------------------------------------------------------------------
- * laws */
+/* ---- laws ---- */
 
 static double temperature_of(const struct scenario *scenario, int r)
 {
@@ -128,8 +127,7 @@ static int prefix_of(const struct request_state *request, int depth, int32_t *pr
     return request->emitted + depth;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * draft */
+/* ---- draft ---- */
 
 /* What the estimator would say of a draft law: the log-odds of its mode, or a value that makes
  * trouble. */
@@ -212,8 +210,7 @@ static int draft_depth(struct driver *driver, const int *rows, int live, int dep
     return total;
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * step */
+/* ---- step ---- */
 
 static void verify(struct driver *driver, int r)
 {
@@ -269,8 +266,7 @@ static void run_step(struct driver *driver, uint64_t number)
     planner_end(driver->planner, &outcome);
 }
 
-/* ------------------------------------------------------------------------------------------- joint
- * output law */
+/* ---- joint output law ---- */
 
 static int law_length(const struct scenario *scenario)
 {
@@ -325,8 +321,7 @@ static void reset_requests(struct driver *driver)
                            .seed = scenario->seed + (uint32_t)r};
 }
 
-/* -----------------------------------------------------------------------------------------------
- * the planner */
+/* ---- the planner ---- */
 
 static struct cost_model *make_cost(enum costs costs)
 {
@@ -461,8 +456,7 @@ static bool check_scenario(const struct scenario *scenario)
     return (driver.totals & (driver.totals - 1)) != 0;
 }
 
-/* --------------------------------------------------------------------------------------------------
- * tests */
+/* ---- tests ---- */
 
 static struct scenario one_request(enum tt_rule rule)
 {

@@ -178,8 +178,7 @@ static void run_steps(struct simulation *simulation, int steps)
     for (int i = 0; i < steps; i++) run_step(simulation);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * modes */
+/* ---- modes ---- */
 
 static void off_never_drafts(void **state)
 {
@@ -278,8 +277,7 @@ static void modes_change_between_steps(void **state)
     simulation_end(&s);
 }
 
-/* -----------------------------------------------------------------------------------------------
- * one decision */
+/* ---- one decision ---- */
 
 /* Past the warm-up, with every position accepted at 0.6. */
 static void warm(struct simulation *s)
@@ -435,8 +433,7 @@ static void the_report_adds_up(void **state)
     simulation_end(&s);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * warm-up */
+/* ---- warm-up ---- */
 
 static void the_first_labelled_steps_verify_everything(void **state)
 {
@@ -470,8 +467,32 @@ static void a_warm_up_is_no_deeper_than_it_may_cost(void **state)
     simulation_end(&s);
 }
 
-/* ---------------------------------------------------------------------------------------------------
- * regimes */
+/* Requests whose drafts give no labels must not keep it going. */
+static void a_warm_up_without_labels_ends(void **state)
+{
+    (void)state;
+    struct simulation s;
+    int drafting = 0;
+    simulation_init(&s, line_cost(10, 1), 1, 0.5);
+    planner_set_mode(s.planner, MODE_ADAPTIVE);
+    for (uint64_t step = 0; step < 400; step++) {
+        struct planner_request request = {.cap = DEPTH, .catch_up = 1, .starved = -1};
+        int none = 0;
+        struct planner_outcome outcome = {&none, &none, 1, 10, 0.1};
+        const int *rows;
+        uint8_t admit;
+        planner_begin(s.planner, &request, 1, 1, 0, 100, step);
+        for (int depth = 0; planner_draft(s.planner, depth, &rows) > 0; depth++)
+            planner_admit(s.planner, depth, (double[]){0.02}, &admit);
+        planner_get_report(s.planner, &s.report);
+        drafting += s.report.admitted > 0;
+        planner_end(s.planner, &outcome);
+    }
+    assert_in_range(drafting, 60, 130);
+    simulation_end(&s);
+}
+
+/* ---- regimes ---- */
 
 static void off_where_drafts_cannot_pay(void **state)
 {
@@ -673,8 +694,7 @@ static void strata_are_told_apart(void **state)
     simulation_end(&s);
 }
 
-/* -------------------------------------------------------------------------------------- probes,
- * exploration */
+/* ---- probes, exploration ---- */
 
 static void exploration_reaches_starved_positions_within_its_budget(void **state)
 {
@@ -713,8 +733,7 @@ static void without_exploration_there_are_no_probes(void **state)
     simulation_end(&s);
 }
 
-/* ----------------------------------------------------------------------------------------------------
- * others */
+/* ---- others ---- */
 
 static void the_same_inputs_give_the_same_plan(void **state)
 {
@@ -796,6 +815,7 @@ int main(void)
         cmocka_unit_test(the_report_adds_up),
         cmocka_unit_test(the_first_labelled_steps_verify_everything),
         cmocka_unit_test(a_warm_up_is_no_deeper_than_it_may_cost),
+        cmocka_unit_test(a_warm_up_without_labels_ends),
         cmocka_unit_test(off_where_drafts_cannot_pay),
         cmocka_unit_test(collapse_falls_back_to_none_and_recovers),
         cmocka_unit_test(no_thrash_at_break_even),
