@@ -1,11 +1,13 @@
 /* lanes.h - the layer that lets one kernel text compile as plain C loops and as CUDA threads.
  *
  * A lane group works on tiles of LANE_COUNT consecutive elements; lane l owns element l of every
- * tile. loop flavour (gcc, clang): private lane state is an array [LANE_COUNT], LANES is a simd
- * loop; SPMD flavour (nvcc): the group is one warp, each thread owns LANE_WIDTH neighbouring lanes
- * in registers. Reductions over lanes use one fixed tree, written out here for both flavours, so
- * that their bits agree. Rules of a shared body: no libm, no fused multiply-add, no early exit
- * inside LANES, every lane statement independent.
+ * tile. In the loop flavour (gcc, clang) private lane state is an array [LANE_COUNT] and LANES a
+ * simd loop; in the SPMD flavour (nvcc) the group is one warp, and each thread owns LANE_WIDTH
+ * neighbouring lanes in registers. Reductions over lanes use one fixed tree, written out here for
+ * both flavours, so that their bits agree.
+ *
+ * Rules of a shared body: no libm, no fused multiply-add, no early exit inside LANES, every lane
+ * statement independent of the other lanes.
  */
 #ifndef KERNELS_LANES_H
 #define KERNELS_LANES_H

@@ -88,8 +88,7 @@ LANE_FN float log_lane(float x)
     return e * 0.693359375f + (2.0f * s + (s * (z * p) + e * -2.12194440e-4f));
 }
 
-/* -log(1 - v) for v in (0, 1), accurate for the smallest v too (Kahan's correction of log(1 + x)).
- */
+/* -log(1 - v) for v in (0, 1), accurate for the smallest v too: Kahan's correction of log1p. */
 LANE_FN float exponential_lane(float v)
 {
     const float u = 1.0f - v;
@@ -123,8 +122,7 @@ LANE_FN double exp_double(double x)
     return x < -708.0 ? 0.0 : e;
 }
 
-/* log x in double for positive normal x, within 2 ulp; the method of log_lane with a longer series.
- */
+/* log x in double for positive normal x, within 2 ulp; log_lane with a longer series. */
 LANE_FN double log_double(double x)
 {
     const uint64_t shifted = bits_of_double(x) - 0x3fe6a09e667f3bcdu;

@@ -14,8 +14,9 @@
 #include "kernels/maths.h"
 
 #define ROW_CHUNK 4096 /* elements a chunk: 16 KB of fp32, re-read from the first-level cache */
-#define ROW_GROUP LANE_COUNT /* elements a group: what one uniform of the coupled race stands for  \
-                              */
+#define ROW_GROUP                                                                                  \
+    LANE_COUNT /* elements a group: what one uniform of the coupled race stands for                \
+                */
 #define ROW_CHUNK_GROUPS (ROW_CHUNK / ROW_GROUP)
 
 /* Element types, as enum tt_dtype; a compile-time constant wherever a body uses it. */

@@ -10,8 +10,8 @@
 #include "kernels/row_body.h"
 #include "kernels/trimtab.h"
 
-/* An fp32 row with what turns it into a law: p_i = exp((logits[i] - max) * inverse_temperature) *
- * scale. */
+/* An fp32 row with what turns it into a law:
+ * p_i = exp((logits[i] - max) * inverse_temperature) * scale. */
 struct row_law {
     const float *logits; /* (vocab) */
     size_t vocab;

@@ -30,15 +30,13 @@ static size_t find_mode(const struct row_ops *ops, const void *row, enum tt_dtyp
 
 void row_stats_from_partials(const struct row_ops *ops, const void *row, enum tt_dtype dtype,
                              size_t vocab, float inverse_temperature,
-                             const struct row_partial *partials, struct tt_row_stats *out,
-                             double *rest)
+                             const struct row_partial *partials, struct tt_row_stats *out)
 {
     float max;
     double sum;
 
     memset(out, 0, sizeof *out); /* rows are found again by comparing statistics byte by byte */
     merge_partials(partials, row_chunks(vocab), inverse_temperature, &max, &sum);
-    if (rest) *rest = sum;
     if (isnan(sum) || isinf(max)) {
         stats_flagged(out);
         return;
@@ -78,7 +76,7 @@ int tt_row_statistics(tt *handle, const struct tt_rows *rows, const float *inver
         struct row_partial *partials = memory->partials + r * chunks;
         handle->ops->partials(row, rows->dtype, rows->vocab, scale, partials);
         row_stats_from_partials(handle->ops, row, rows->dtype, rows->vocab, scale, partials,
-                                &out[r], NULL);
+                                &out[r]);
         memory->inverse_temperature[r] = scale;
         memory->stats[r] = out[r];
     }

@@ -5,12 +5,10 @@
 
 #include "kernels/handle.h"
 
-/* The row's statistics from its partials (row_chunks(vocab)). Sets *rest to the sum in double
- * precision when not NULL. */
+/* The row's statistics from its partials (row_chunks(vocab)). */
 void row_stats_from_partials(const struct row_ops *ops, const void *row, enum tt_dtype dtype,
                              size_t vocab, float inverse_temperature,
-                             const struct row_partial *partials, struct tt_row_stats *out,
-                             double *rest);
+                             const struct row_partial *partials, struct tt_row_stats *out);
 
 /* The partials remembered of this row when its statistics were taken last, or NULL. */
 const struct row_partial *row_memory_find(const tt *handle, const struct tt_rows *row,

@@ -107,7 +107,7 @@ int tt_sample(tt *handle, const struct tt_rows *row, float inverse_temperature,
         handle->ops->partials(row->data, row->dtype, row->vocab, inverse_temperature,
                               handle->partials);
         row_stats_from_partials(handle->ops, row->data, row->dtype, row->vocab, inverse_temperature,
-                                handle->partials, &own, NULL);
+                                handle->partials, &own);
         if (own.flags & TT_ROW_FLAGGED) return row_flagged(handle);
         if (own.argmax != stats->argmax)
             return handle_error(handle, TT_EINVAL, "sample: the statistics are not this row's");

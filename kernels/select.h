@@ -1,5 +1,5 @@
-/* select.h - the head of a list of weighted tokens, without sorting the list. Internal to kernels/.
- */
+/* select.h - the head of a list of weighted tokens, without sorting the list.
+ * Internal to kernels/. */
 #ifndef KERNELS_SELECT_H
 #define KERNELS_SELECT_H
 

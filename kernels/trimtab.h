@@ -157,8 +157,7 @@ int tt_transform_row(tt *handle, float *row, size_t vocab, const struct tt_trans
                      const int32_t *extra, size_t extra_count);
 
 /* Draw one token from softmax(row / T); never one of probability 0. stats are the row's own at that
- * temperature. TT_EINVAL for a flagged row, or statistics of another row: *token is then unchanged.
- */
+ * temperature. TT_EINVAL for a flagged row, or statistics of another: *token is then unchanged. */
 int tt_sample(tt *handle, const struct tt_rows *row, float inverse_temperature,
               const struct tt_row_stats *stats, uint64_t key, uint64_t token_index,
               uint32_t position, enum tt_purpose purpose, int32_t *token);

@@ -15,14 +15,13 @@
 
 #include <math.h>
 
-/* The block as the core sees it; the row at hand is `k`. */
+/* The block as the core sees it, with the laws of the row at hand. */
 struct verify_rows {
     tt *handle;
     const struct tt_block *block;
     float inverse_temperature;
     struct row_law p, q;
     int32_t mode;
-    int32_t k;
 };
 
 static float *target_row(const struct verify_rows *rows, int32_t k)
@@ -35,11 +34,12 @@ static const float *draft_row(const struct verify_rows *rows, int32_t k)
     return rows->block->draft + (size_t)k * rows->block->draft_stride;
 }
 
-/* The law of one row from its statistics. */
+/* The law of one row from its statistics; the same statistics give the same bits on either side. */
 static struct row_law law_of(const float *logits, size_t vocab, float inverse_temperature,
-                             float max, double rest)
+                             const struct tt_row_stats *stats)
 {
-    return (struct row_law){logits, vocab, max, inverse_temperature, (float)(1.0 / (1.0 + rest))};
+    const float scale = (float)(1.0 / (1.0 + (double)stats->rest));
+    return (struct row_law){logits, vocab, stats->max, inverse_temperature, scale};
 }
 
 static double law_probability(const struct row_law *law, int32_t token)
@@ -55,15 +55,14 @@ static int measure_target(struct verify_rows *rows, int32_t k)
     const struct tt_block *block = rows->block;
     const float *row = target_row(rows, k);
     struct tt_row_stats stats;
-    double rest;
 
     rows->handle->ops->partials(row, TT_F32, block->vocab, rows->inverse_temperature,
                                 rows->handle->partials);
     row_stats_from_partials(rows->handle->ops, row, TT_F32, block->vocab, rows->inverse_temperature,
-                            rows->handle->partials, &stats, &rest);
+                            rows->handle->partials, &stats);
     if (stats.flags & TT_ROW_FLAGGED) return VERIFY_TARGET_FLAGGED;
     rows->mode = stats.argmax;
-    rows->p = law_of(row, block->vocab, rows->inverse_temperature, stats.max, rest);
+    rows->p = law_of(row, block->vocab, rows->inverse_temperature, &stats);
     return VERIFY_READY;
 }
 
@@ -92,20 +91,18 @@ static int measure_draft(struct verify_rows *rows, int32_t k)
     const struct tt_block *block = rows->block;
     const float *row = draft_row(rows, k);
     struct tt_row_stats stats;
-    double rest;
 
     if (block->draft_stats) {
         stats = block->draft_stats[k];
-        rest = (double)stats.rest;
     } else {
         struct row_partial *partials = rows->handle->draft_partials;
         rows->handle->ops->partials(row, TT_F32, block->draft_vocab, rows->inverse_temperature,
                                     partials);
         row_stats_from_partials(rows->handle->ops, row, TT_F32, block->draft_vocab,
-                                rows->inverse_temperature, partials, &stats, &rest);
+                                rows->inverse_temperature, partials, &stats);
     }
     if (stats.flags & TT_ROW_FLAGGED) return VERIFY_DRAFT_FLAGGED;
-    rows->q = law_of(row, block->draft_vocab, rows->inverse_temperature, stats.max, rest);
+    rows->q = law_of(row, block->draft_vocab, rows->inverse_temperature, &stats);
     return VERIFY_READY;
 }
 
@@ -113,7 +110,6 @@ static int rows_reach(void *context, int32_t k, int with_draft)
 {
     struct verify_rows *rows = context;
     const struct tt_block *block = rows->block;
-    rows->k = k;
     if (block->transform) {
         const int status = transform_row(rows->handle, target_row(rows, k), block->vocab,
                                          block->transform, block->tokens, (size_t)k);
