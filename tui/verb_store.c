@@ -146,10 +146,13 @@ int verb_export(const struct options *options)
     result = reader_export(reader, options->export_to, since_ms, options->overwrite,
                            watched ? show_progress : NULL, NULL, &cause);
     if (watched) fputs("\r\033[K", stderr);
-    if (result != 0)
+    if (result != 0) {
         session_say("%s", cause != NULL ? cause : "the export failed");
-    else
+        if (!options->overwrite && access(options->export_to, F_OK) == 0)
+            session_say("--overwrite replaces it");
+    } else {
         printf("exported to %s\n", options->export_to);
+    }
     free(cause);
     reader_close(reader);
     return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
