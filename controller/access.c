@@ -147,7 +147,10 @@ int access_reload(struct access *access, char **cause)
         if (fresh[i].path && token_set_read(&fresh[i], role_names[i], cause) != 0) goto out;
     }
     pthread_mutex_lock(&access->lock);
-    memcpy(access->set, fresh, sizeof access->set);
+    for (int i = 0; i < ROLES; i++) { /* paths stay: they are read without the lock */
+        access->set[i].count = fresh[i].count;
+        memcpy(access->set[i].token, fresh[i].token, sizeof access->set[i].token);
+    }
     pthread_mutex_unlock(&access->lock);
     result = 0;
 out:

@@ -177,17 +177,16 @@ static bool draw_token(struct loop *loop, struct slot *slot, int depth)
         return stats.argmax >= 0;
     }
     q = slot->q + (size_t)depth * loop->draft_vocab;
-    if (slot->step_rule == TT_RATIO || slot->transforms) {
-        memcpy(q, slot->draft_row, loop->draft_vocab * sizeof *q);
-        row.data = q;
-    }
+    if (slot->step_rule == TT_RATIO || slot->transforms) memcpy(q, slot->draft_row, loop->draft_vocab * sizeof *q);
     if (slot->transforms) { /* the shape of the client's law, without what only the target sees */
         transform.presence_penalty = transform.frequency_penalty = 0;
         transform.repetition_penalty = 1;
         transform.bias_count = 0;
         if (tt_transform_row(loop->rows, q, loop->draft_vocab, &transform, NULL, 0) != TT_OK) return false;
+        row.data = q;
         if (tt_row_statistics(loop->rows, &row, &slot->inverse_temperature, &stats) != TT_OK) return false;
     }
+    slot->q_stats[depth] = stats;
     if (slot->step_rule == TT_COUPLED)
         return tt_sample_coupled(loop->rows, &row, slot->inverse_temperature, slot->key,
                                  (uint64_t)(slot_emitted(slot) + depth), &slot->draft[depth]) == TT_OK &&

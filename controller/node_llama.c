@@ -676,6 +676,7 @@ static void close_node(struct node *base)
     if (!node) return;
     pthread_mutex_lock(&node->lock);
     node->stop = true;
+    atomic_store(&node->leaving, true);
     pthread_cond_broadcast(&node->changed);
     pthread_mutex_unlock(&node->lock);
     if (node->loop_started) pthread_join(node->loop_thread, NULL);

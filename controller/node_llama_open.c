@@ -134,7 +134,7 @@ int llama_open_costs(struct llama_node *node, char **cause)
         .draft = node->draft_lm,
         .parallel = options->parallel,
         .max_draft = lm_can_roll_back(node->target_lm) ? options->max_draft : 0,
-        .stop = &node->stop,
+        .stop = &node->leaving,
         .progress = report_profile,
         .state = node,
     };

@@ -3,6 +3,7 @@
 #define CONTROLLER_NODE_LLAMA_STATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "controller/node_llama.h"
@@ -40,6 +41,7 @@ struct llama_node {
     FILE *record_file;       /* the loop's thread */
     pthread_t loop_thread, sampler_thread;
     bool loop_started, sampler_started;
+    atomic_bool leaving;     /* set with stop: ends the profile early */
 
     pthread_mutex_t lock;    /* guards all below */
     pthread_cond_t changed;

@@ -10,13 +10,16 @@
 
 static void label_block(struct loop *loop, const struct slot *slot)
 {
+    float predicted[TT_MAX_POSITIONS];
     struct tt_observation observation = {
         .feature = slot->feature,
+        .predicted = predicted,
         .soft = slot->step_rule == TT_RATIO ? slot->verdict.soft : NULL,
         .admitted = slot->labelled,
         .accepted = slot->accepted,
     };
 
+    for (int k = 0; k < slot->labelled; k++) predicted[k] = (float)slot->predicted[k];
     if (slot->labelled > 0) strata_observe(loop->strata, slot->stratum, &observation);
     if (slot->drafter == DRAFTER_NGRAM && slot->admitted > 0)
         ngram_observe(loop->ngram, slot->match, slot->labelled, slot->accepted);

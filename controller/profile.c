@@ -89,7 +89,7 @@ int profile_costs(const struct profile_options *options, struct cost_model *cost
     if (options->draft && open_target(&draft, options->draft, options->parallel, false, cause) != 0) goto out;
     for (int round = -1; round < ROUNDS; round++) { /* round -1 warms caches and graphs up and is not kept */
         for (int i = 0; i < count; i++) {
-            if (options->stop && *options->stop) goto out;
+            if (options->stop && atomic_load(options->stop)) goto out;
             if (sizes[i] > lm_outputs_limit(options->target)) continue;
             if (time_rows(&target, sizes[i], options->parallel, &ms, cause) != 0) goto out;
             if (round >= 0) cost_observe_verify(cost, sizes[i], band, ms);

@@ -2,7 +2,7 @@
 #ifndef CONTROLLER_PROFILE_H
 #define CONTROLLER_PROFILE_H
 
-#include <stdbool.h>
+#include <stdatomic.h>
 
 #include "controller/cost.h"
 #include "controller/lm.h"
@@ -10,7 +10,7 @@
 struct profile_options {
     struct lm *target, *draft; /* draft may be NULL; both hold no sequences */
     int parallel, max_draft;
-    const bool *stop;          /* give up when it becomes true */
+    const atomic_bool *stop;   /* give up when it becomes true */
     void (*progress)(void *state, int done, int all);
     void *state;
 };

@@ -51,6 +51,7 @@ struct slot {
     bool sampled, flagged;
     int row;                 /* first row in the target's batch */
     float *q;                /* (max_draft, vocab) draft logits as drawn from; ratio rule */
+    struct tt_row_stats q_stats[TT_MAX_POSITIONS]; /* of those rows */
     int32_t draft[TT_MAX_POSITIONS];
     float feature[TT_MAX_POSITIONS];
     double predicted[TT_MAX_POSITIONS];

@@ -85,6 +85,7 @@ static bool judge(struct loop *loop, struct slot *slot, int wanted)
         .draft = slot->q,
         .draft_stride = loop->draft_vocab,
         .draft_vocab = loop->draft_vocab,
+        .draft_stats = slot->q_stats,
         .tokens = slot->draft,
         .admitted = slot->admitted,
         .temperature = slot->temperature,
