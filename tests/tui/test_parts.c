@@ -288,11 +288,11 @@ static void test_command_lines(void **state)
     char *cause;
 
     (void)state;
-    assert_int_equal(parse(WORDS(W("/tmp/x.sock"), W("--read-only"), W("-i"), W("500")), &options,
+    assert_int_equal(parse(WORDS(W("/run/x.sock"), W("--read-only"), W("-i"), W("500")), &options,
                            &verb, &cause),
                      0);
     assert_null(verb);
-    assert_string_equal(options.endpoint, "/tmp/x.sock");
+    assert_string_equal(options.endpoint, "/run/x.sock");
     assert_true(options.read_only && options.interval_ms == 500);
     assert_int_equal(
         parse(WORDS(W("mode"), W("local"), W("off"), W("--reason=x y")), &options, &verb, &cause),
