@@ -7,8 +7,8 @@
  * stays admitted.
  *
  * In shadow the caller is answered as in fixed, while the plan goes on beside it with the
- * predictions that fixed makes available; the report is the plan's. Work a step: O(requests x K x K
- * / 2) table look-ups, no allocation.
+ * predictions that fixed makes available; the report is the plan's. Work a step: at most
+ * requests x K x K / 2 table look-ups, no allocation.
  */
 #include "config.h"
 
@@ -26,8 +26,7 @@
 static bool options_valid(const struct planner_options *options)
 {
     return options->max_draft >= 1 && options->max_draft <= TT_MAX_POSITIONS &&
-           options->max_requests >= 1 && options->fixed_draft >= 0 &&
-           options->fixed_draft <= options->max_draft && options->min_gain >= 0;
+           options->max_requests >= 1 && options->fixed_draft >= 0 && options->min_gain >= 0;
 }
 
 struct planner *planner_new(const struct planner_options *options, const struct cost_model *cost)
@@ -107,9 +106,10 @@ int planner_set_mode(struct planner *planner, enum mode mode)
     bool fixed = mode == MODE_FIXED || mode == MODE_SHADOW,
          decides = mode == MODE_ADAPTIVE || mode == MODE_SHADOW;
     bool decided = planner->mode == MODE_ADAPTIVE || planner->mode == MODE_SHADOW;
-    if (fixed)
-        planner->fixed_draft =
-            planner->options.fixed_draft ? planner->options.fixed_draft : best_fixed(planner);
+    if (fixed) {
+        int asked = planner->options.fixed_draft, most = planner->options.max_draft;
+        planner->fixed_draft = asked == 0 ? best_fixed(planner) : asked < most ? asked : most;
+    }
     if (decides && !decided)
         planner_regime_enter(planner, planner->mode == MODE_OFF && planner->labelled_steps > 0);
     planner->mode = mode;
