@@ -102,7 +102,7 @@ static int attach_source(sqlite3 *db, const char *uri)
 
 static int copy_tables(const struct export *export, sqlite3 *db)
 {
-    int64_t rows[COPIES], total = 0, done = 0;
+    int64_t rows[COPIES] = {0}, total = 0, done = 0;
     int rc = SQLITE_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < COPIES; i++) {
         char *sql = sqlite3_mprintf("SELECT count(*) FROM src.%s", copies[i].table);

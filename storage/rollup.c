@@ -187,7 +187,7 @@ static int64_t round_up(int64_t value, int64_t unit)
 static int second_horizon(sqlite3 *db, const struct rollup_limits *limits, int64_t now_ms,
                           int64_t *from_ms)
 {
-    int64_t rows, limit_ms = 0;
+    int64_t rows = 0, limit_ms = 0;
     *from_ms = now_ms - limits->keep_second_ms;
     int rc = count_rows(db, "sample", &rows);
     if (rc == SQLITE_OK && rows > limits->samples) {
@@ -205,7 +205,7 @@ static int second_horizon(sqlite3 *db, const struct rollup_limits *limits, int64
 static int minute_horizon(sqlite3 *db, const char *table, int64_t most_rows, int64_t keep_ms,
                           int64_t now_ms, int64_t *from_ms)
 {
-    int64_t rows, oldest = 0, age_from_ms = now_ms - keep_ms;
+    int64_t rows = 0, oldest = 0, age_from_ms = now_ms - keep_ms;
     int rc = count_rows(db, table, &rows);
     *from_ms = age_from_ms;
     if (rc == SQLITE_OK && rows > most_rows) {
@@ -269,7 +269,7 @@ static int delete_by_run(sqlite3 *db, const char *table, const char *sql, int64_
 
 static int delete_seconds(sqlite3 *db, const struct rollup_limits *limits, bool *more)
 {
-    int64_t from_ms, rows, before = sqlite3_total_changes64(db);
+    int64_t from_ms = 0, rows = 0, before = sqlite3_total_changes64(db);
     int rc = get_state(db, "second_from_ms", &from_ms);
     if (rc == SQLITE_OK)
         rc = delete_by_run(
@@ -325,7 +325,7 @@ static int delete_minutes(sqlite3 *db, bool *more)
 static int thin_refits(sqlite3 *db, const char *state, int64_t until_ms, int64_t slot_ms,
                        bool keep_marked, bool *more)
 {
-    int64_t from, young, last, count;
+    int64_t from = 0, young = 0, last = 0, count = 0;
     int rc = get_state(db, state, &from);
     if (rc == SQLITE_OK)
         rc = storage_sql_int(
@@ -360,7 +360,7 @@ static int thin_refits(sqlite3 *db, const char *state, int64_t until_ms, int64_t
 static int delete_refits(sqlite3 *db, const struct rollup_limits *limits, int64_t now_ms,
                          bool *more)
 {
-    int64_t rows, limit_ms = 0, until_ms = now_ms - limits->keep_second_ms;
+    int64_t rows = 0, limit_ms = 0, until_ms = now_ms - limits->keep_second_ms;
     int rc = count_rows(db, "refit_intercept", &rows);
     if (rc == SQLITE_OK && rows > limits->intercepts)
         rc = storage_sql_int(db,
@@ -398,7 +398,7 @@ static int delete_logs(sqlite3 *db, const struct rollup_limits *limits)
                 {"decision", decision_sql, limits->events}};
     int rc = SQLITE_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof logs / sizeof *logs; i++) {
-        int64_t rows;
+        int64_t rows = 0;
         rc = count_rows(db, logs[i].table, &rows);
         int64_t over = rows - logs[i].most < CHUNK_ROWS ? rows - logs[i].most : CHUNK_ROWS;
         if (rc == SQLITE_OK && over > 0) rc = storage_sql_run(db, logs[i].sql, &over, 1);

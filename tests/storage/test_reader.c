@@ -144,8 +144,7 @@ static void reading_is_allowed(void **state)
         " SELECT 1 ; -- the end",
         "SELECT 1 /* a */ ; /* b */ ;",
         "VALUES(1)",
-        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5) SELECT x FROM "
-        "n",
+        "WITH RECURSIVE n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n LIMIT 5) SELECT x FROM n",
         "SELECT sum(x) OVER (ORDER BY x) FROM (SELECT 1 AS x)",
         "SELECT json_extract('{\"a\":1}', '$.a')",
         "SELECT value FROM json_each('[1,2]')",

@@ -223,7 +223,8 @@ static void queue_keeps_what_it_was_given(void **state)
     char who[] = "first";
     struct store_decision decision = {.run_id = 1, .who = who, .what = ""};
     struct store_sample sample;
-    place_sample(&sample, 2, 3, 100); /* too many positions: 32 are copied */
+    place_sample(&sample, 2, 3, STORE_MAX_POSITIONS);
+    sample.positions = 100; /* too many: those that a sample holds are copied */
     assert_true(store_queue_push(&queue, QUEUE_DECISION, &decision));
     who[0] = 'F'; /* the caller's string may change */
     assert_true(store_queue_push(&queue, QUEUE_SAMPLE, &sample));
