@@ -39,7 +39,7 @@ struct lm {
     llama_seq_id **sequence_pointer;
 };
 
-/* The engine's last complaint, for causes; guarded by complaint_lock. */
+/* The engine's first complaint since forget_complaint, which names the root of what follows; guarded by complaint_lock. */
 static char complaint[400];
 static pthread_mutex_t complaint_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t backend_once = PTHREAD_ONCE_INIT;
@@ -49,7 +49,7 @@ static void keep_complaint(enum ggml_log_level level, const char *text, void *st
     (void)state;
     if (level != GGML_LOG_LEVEL_ERROR) return;
     pthread_mutex_lock(&complaint_lock);
-    snprintf(complaint, sizeof complaint, "%s", text);
+    if (!complaint[0]) snprintf(complaint, sizeof complaint, "%s", text);
     complaint[strcspn(complaint, "\n")] = '\0';
     pthread_mutex_unlock(&complaint_lock);
     if (getenv("TRIMTAB_ENGINE_LOG")) fputs(text, stderr);
