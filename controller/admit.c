@@ -1,8 +1,9 @@
 /* admit.c - waiting requests into free slots, and the share that prefills get of this step.
  *
- * KV cells are shared (unified KV, and llama_decode fails when none is left): a request enters only when its prompt, its
- * output limit and a block of drafts fit beside what the others were promised. First come, first served: a request that
- * does not fit holds back those behind it, so that it cannot starve.
+ * KV cells are shared (unified KV, and llama_decode fails when none is left): a request enters only
+ * when its prompt, its output limit and a block of drafts fit beside what the others were promised.
+ * First come, first served: a request that does not fit holds back those behind it, so that it
+ * cannot starve.
  */
 #include "config.h"
 
@@ -14,18 +15,21 @@
 #include "controller/request_node.h"
 #include "controller/ticks.h"
 
-#define LEAST_FAIR_SHARE 64 /* output tokens that a request without max_tokens gets even on a full node */
+#define LEAST_FAIR_SHARE                                                                           \
+    64 /* output tokens that a request without max_tokens gets even on a full node */
 
 static int shared_prefix(const struct slot *slot, const int32_t *prompt, int count)
 {
-    int limit = slot->in_target < count - 1 ? slot->in_target : count - 1; /* the last prompt row must be computed */
+    int limit = slot->in_target < count - 1 ? slot->in_target
+                                            : count - 1; /* the last prompt row must be computed */
     int same = 0;
 
     while (same < limit && slot->tokens[same] == prompt[same]) same++;
     return same;
 }
 
-/* The free slot that holds the longest beginning of the prompt; among equals the one with the least to lose. */
+/* The free slot that holds the longest beginning of the prompt; among equals the one with the least
+ * to lose. */
 static struct slot *best_free_slot(struct loop *loop, const int32_t *prompt, int count)
 {
     struct slot *best = NULL;
@@ -37,7 +41,8 @@ static struct slot *best_free_slot(struct loop *loop, const int32_t *prompt, int
 
         if (slot->phase != SLOT_FREE) continue;
         shared = shared_prefix(slot, prompt, count);
-        if (!best || shared > best_shared || (shared == best_shared && slot->in_target < best->in_target)) {
+        if (!best || shared > best_shared ||
+            (shared == best_shared && slot->in_target < best->in_target)) {
             best = slot;
             best_shared = shared;
         }
@@ -51,7 +56,8 @@ static void forget_text(struct loop *loop, struct slot *slot)
     slot->in_target = 0;
 }
 
-/* Cells that no one uses or was promised, when `keep` will be taken over. Free slots' remembered beginnings go first. */
+/* Cells that no one uses or was promised, when `keep` will be taken over. Free slots' remembered
+ * beginnings go first. */
 static bool make_room(struct loop *loop, const struct slot *keep, int need)
 {
     int room = lm_context_cells(loop->target) - need;
@@ -92,16 +98,20 @@ static int output_limit(const struct loop *loop, const struct request_params *pa
 static enum tt_rule rule_of(const struct loop *loop, const struct request_params *params)
 {
     if (params->temperature <= 0) return TT_GREEDY;
-    if (params->rule_given && params->rule != TT_GREEDY && !(params->rule == TT_RATIO && !loop->draft))
+    if (params->rule_given && params->rule != TT_GREEDY &&
+        !(params->rule == TT_RATIO && !loop->draft))
         return params->rule;
-    if (params->seeded) return TT_COUPLED; /* the text is a function of prompt, seed and target alone */
+    if (params->seeded)
+        return TT_COUPLED; /* the text is a function of prompt, seed and target alone */
     return loop->draft ? TT_RATIO : TT_POINT_MASS;
 }
 
 static void set_law(struct loop *loop, struct slot *slot, const struct request_params *params)
 {
-    uint64_t seed = params->seeded ? params->seed : loop->options.fresh_key(loop->options.fresh_state);
-    bool penalties = params->presence_penalty != 0 || params->frequency_penalty != 0 || params->repetition_penalty != 1;
+    uint64_t seed =
+        params->seeded ? params->seed : loop->options.fresh_key(loop->options.fresh_state);
+    bool penalties = params->presence_penalty != 0 || params->frequency_penalty != 0 ||
+                     params->repetition_penalty != 1;
 
     slot->rule = rule_of(loop, params);
     slot->temperature = slot->rule == TT_GREEDY ? 0 : params->temperature;
@@ -120,18 +130,22 @@ static void set_law(struct loop *loop, struct slot *slot, const struct request_p
         .bias = slot->bias,
         .counts = slot->counts,
     };
-    /* While min_tokens holds, end tokens are impossible; the client's own bias stands before them. */
+    /* While min_tokens holds, end tokens are impossible; the client's own bias stands before them.
+     */
     free(slot->bias);
     slot->bias = calloc(params->bias_count + (size_t)loop->end_count + 1, sizeof *slot->bias);
     if (slot->bias) {
-        if (params->bias_count) memcpy(slot->bias, params->bias, params->bias_count * sizeof *slot->bias);
+        if (params->bias_count)
+            memcpy(slot->bias, params->bias, params->bias_count * sizeof *slot->bias);
         for (int i = 0; i < loop->end_count; i++)
-            slot->bias[params->bias_count + (size_t)i] = (struct tt_logit_bias){loop->end_tokens[i], -INFINITY};
+            slot->bias[params->bias_count + (size_t)i] =
+                (struct tt_logit_bias){loop->end_tokens[i], -INFINITY};
     }
     slot->transform.bias = slot->bias;
     slot->transform.bias_count = slot->bias ? params->bias_count : 0;
-    slot->transforms = slot->adjusted || (slot->rule != TT_GREEDY &&
-                                          (params->top_k > 0 || params->top_p < 1 || params->min_p > 0));
+    slot->transforms =
+        slot->adjusted ||
+        (slot->rule != TT_GREEDY && (params->top_k > 0 || params->top_p < 1 || params->min_p > 0));
 }
 
 static void enter(struct loop *loop, struct slot *slot, struct request *request, int64_t since_us)
@@ -153,9 +167,10 @@ static void enter(struct loop *loop, struct slot *slot, struct request *request,
     slot->queued_us = since_us;
     slot->started_us = ticks_us();
     slot->steps = 0;
-    slot->usage = (struct request_usage){.prompt_tokens = prompt_count,
-                                         .cached_tokens = reuse,
-                                         .queue_ms = (double)(slot->started_us - since_us) / 1000.0};
+    slot->usage =
+        (struct request_usage){.prompt_tokens = prompt_count,
+                               .cached_tokens = reuse,
+                               .queue_ms = (double)(slot->started_us - since_us) / 1000.0};
     set_law(loop, slot, params);
     if (loop->draft) lm_trim(loop->draft, slot->sequence, 0);
     slot->draft_base = slot->draft_end = 0;
@@ -166,7 +181,8 @@ static void enter(struct loop *loop, struct slot *slot, struct request *request,
     slot->text = text_new(params->stop, params->stop_count);
 }
 
-static void fail_waiting(struct loop *loop, struct request *request, enum request_finish finish, const char *error)
+static void fail_waiting(struct loop *loop, struct request *request, enum request_finish finish,
+                         const char *error)
 {
     queue_pop(loop->queue);
     request_finish(request, finish, error);
@@ -193,7 +209,9 @@ static void take_waiting(struct loop *loop)
             continue;
         }
         slot = best_free_slot(loop, prompt, count);
-        if (!slot || !make_room(loop, slot, count + output_limit(loop, params, count) + loop->max_draft + 1)) return;
+        if (!slot ||
+            !make_room(loop, slot, count + output_limit(loop, params, count) + loop->max_draft + 1))
+            return;
         queue_pop(loop->queue);
         enter(loop, slot, request, since_us);
         pthread_mutex_lock(&loop->tally.lock);
@@ -203,7 +221,8 @@ static void take_waiting(struct loop *loop)
     }
 }
 
-/* Prompt tokens of this step: everything at once on an idle node, a bounded chunk beside requests that decode. */
+/* Prompt tokens of this step: everything at once on an idle node, a bounded chunk beside requests
+ * that decode. */
 static void share_prefill(struct loop *loop)
 {
     int room = loop->target_batch->capacity - loop->parallel * (loop->max_draft + 1);

@@ -1,4 +1,5 @@
-/* bench.h - trimtab-bench, the measuring half of trimtab (`trimtab bench …` runs it): its verbs and what they share. */
+/* bench.h - trimtab-bench, the measuring half of trimtab (`trimtab bench …` runs it): its verbs and
+ * what they share. */
 #ifndef CONTROLLER_BENCH_H
 #define CONTROLLER_BENCH_H
 
@@ -14,12 +15,12 @@ int bench_traffic(int argc, char **argv);
 struct bench_option {
     const char *name, *argument; /* argument NULL = flag */
     const char *help;
-    const char *value;           /* default, then what was given */
+    const char *value; /* default, then what was given */
 };
-/* Parse argv[1 …] into the rows. 0; 1 when --help was answered; -1 after complaining. `positional` takes up to
- * positional_count words that are no options. */
-int bench_options(int argc, char **argv, const char *usage, struct bench_option *options, size_t count,
-                  const char **positional, size_t positional_count);
+/* Parse argv[1 …] into the rows. 0; 1 when --help was answered; -1 after complaining. `positional`
+ * takes up to positional_count words that are no options. */
+int bench_options(int argc, char **argv, const char *usage, struct bench_option *options,
+                  size_t count, const char **positional, size_t positional_count);
 const char *bench_text(const struct bench_option *options, const char *name);
 /* A whole number in [low, high]; complains and ends the program with status 2 otherwise. */
 long bench_number(const struct bench_option *options, const char *name, long low, long high);
@@ -29,12 +30,15 @@ struct bench_prompt {
     double temperature;
     int max_tokens;
 };
-/* Read JSON Lines of {"prompt", "temperature"?, "max_tokens"?}. Returns the count, or -1 after complaining with the line. */
+/* Read JSON Lines of {"prompt", "temperature"?, "max_tokens"?}. Returns the count, or -1 after
+ * complaining with the line. */
 int bench_read_prompts(const char *path, struct bench_prompt **prompts);
 void bench_free_prompts(struct bench_prompt *prompts, int count);
 
 /* Median, and the 95 % interval of it by order statistics (sorts values). */
-struct bench_median { double median, low, high; };
+struct bench_median {
+    double median, low, high;
+};
 struct bench_median bench_median(double *values, int count);
 
 #endif

@@ -13,10 +13,12 @@
 #define DEFAULT_MAX_TOKENS 128
 #define MOST_OPTIONS 32
 
-static struct bench_option *find_option(struct bench_option *options, size_t count, const char *name, size_t length)
+static struct bench_option *find_option(struct bench_option *options, size_t count,
+                                        const char *name, size_t length)
 {
     for (size_t i = 0; i < count; i++)
-        if (strlen(options[i].name) == length && strncmp(options[i].name, name, length) == 0) return &options[i];
+        if (strlen(options[i].name) == length && strncmp(options[i].name, name, length) == 0)
+            return &options[i];
     return NULL;
 }
 
@@ -39,12 +41,13 @@ static int refuse(const char *word, const struct bench_option *options, size_t c
 
     for (size_t i = 0; i < count; i++) names[i] = options[i].name;
     near = nearest_word(word, names, count);
-    fprintf(stderr, "trimtab bench: unknown option --%s%s%s\n", word, near ? "; did you mean --" : "", near ? near : "");
+    fprintf(stderr, "trimtab bench: unknown option --%s%s%s\n", word,
+            near ? "; did you mean --" : "", near ? near : "");
     return -1;
 }
 
-int bench_options(int argc, char **argv, const char *usage, struct bench_option *options, size_t count,
-                  const char **positional, size_t positional_count)
+int bench_options(int argc, char **argv, const char *usage, struct bench_option *options,
+                  size_t count, const char **positional, size_t positional_count)
 {
     size_t words = 0;
 
@@ -62,7 +65,8 @@ int bench_options(int argc, char **argv, const char *usage, struct bench_option 
                 positional[words++] = word;
                 continue;
             }
-            fprintf(stderr, "trimtab bench: unexpected argument %s (usage: trimtab bench %s)\n", word, usage);
+            fprintf(stderr, "trimtab bench: unexpected argument %s (usage: trimtab bench %s)\n",
+                    word, usage);
             return -1;
         }
         length = strcspn(word + 2, "=");
@@ -97,7 +101,8 @@ long bench_number(const struct bench_option *options, const char *name, long low
     long value = strtol(text, &end, 10);
 
     if (end != text && *end == '\0' && value >= low && value <= high) return value;
-    fprintf(stderr, "trimtab bench: --%s wants a whole number from %ld to %ld, not \"%s\"\n", name, low, high, text);
+    fprintf(stderr, "trimtab bench: --%s wants a whole number from %ld to %ld, not \"%s\"\n", name,
+            low, high, text);
     exit(2);
 }
 
@@ -106,7 +111,8 @@ static bool read_prompt(const char *line, struct bench_prompt *prompt, char *why
     json_error_t error;
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
     const char *text = json_string_value(json_object_get(object, "prompt"));
-    const json_t *temperature = json_object_get(object, "temperature"), *most = json_object_get(object, "max_tokens");
+    const json_t *temperature = json_object_get(object, "temperature"),
+                 *most = json_object_get(object, "max_tokens");
 
     prompt->temperature = json_is_number(temperature) ? json_number_value(temperature) : 0;
     prompt->max_tokens = json_is_integer(most) ? (int)json_integer_value(most) : DEFAULT_MAX_TOKENS;
@@ -136,7 +142,8 @@ int bench_read_prompts(const char *path, struct bench_prompt **prompts)
         larger = realloc(*prompts, (size_t)(count + 1) * sizeof **prompts);
         if (larger) *prompts = larger;
         if (!larger || !read_prompt(line, &(*prompts)[count], why, sizeof why)) {
-            fprintf(stderr, "trimtab bench: %s line %d: %s\n", path, number, larger ? why : "out of memory");
+            fprintf(stderr, "trimtab bench: %s line %d: %s\n", path, number,
+                    larger ? why : "out of memory");
             bench_free_prompts(*prompts, count);
             *prompts = NULL;
             count = -1;
@@ -171,7 +178,9 @@ struct bench_median bench_median(double *values, int count)
     if (count < 1) return out;
     qsort(values, (size_t)count, sizeof *values, ascending);
     out.median = count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-    reach = (int)(0.98 * sqrt((double)count)); /* binomial(n, 1/2): half-width of the 95 % interval in ranks */
+    reach =
+        (int)(0.98 *
+              sqrt((double)count)); /* binomial(n, 1/2): half-width of the 95 % interval in ranks */
     out.low = values[(count - 1) / 2 - reach > 0 ? (count - 1) / 2 - reach : 0];
     out.high = values[count / 2 + reach < count - 1 ? count / 2 + reach : count - 1];
     return out;

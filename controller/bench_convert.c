@@ -1,4 +1,5 @@
-/* bench_convert.c - rewrite a model file in another form: the set-up makes the served form of the packaged target so. */
+/* bench_convert.c - rewrite a model file in another form: the set-up makes the served form of the
+ * packaged target so. */
 #include "config.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ int bench_convert(int argc, char **argv)
     char *part = NULL, *cause = NULL;
     int threads, status;
 
-    status = bench_options(argc, argv, "convert FROM.gguf TO.gguf FORM [--threads N]", options, 1, word, 3);
+    status = bench_options(argc, argv, "convert FROM.gguf TO.gguf FORM [--threads N]", options, 1,
+                           word, 3);
     if (status != 0) return status > 0 ? 0 : 2;
     threads = (int)bench_number(options, "threads", 0, 1024);
     if (threads == 0) threads = (int)sysconf(_SC_NPROCESSORS_ONLN);

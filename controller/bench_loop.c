@@ -1,10 +1,11 @@
-/* bench_loop.c - what trimtab's own work costs: policies in interleaved blocks beside a bare libllama batched loop, in one
- * process, on the same prompts.
+/* bench_loop.c - what trimtab's own work costs: policies in interleaved blocks beside a bare
+ * libllama batched loop, in one process, on the same prompts.
  *
- *   own_ratio    time outside the two models, less the sampling that `off` does for as many tokens, over step time
- *   off_to_bare  tokens/s of mode off over those of the bare loop (same batch shapes, argmax, nothing else)
- *   ttft_ratio   submit to first token on an idle loop over a plain prefill of the same prompt
- *   memory       bytes that loop, planner, estimators and buffers take beyond the engine
+ *   own_ratio    time outside the two models, less the sampling that `off` does for as many tokens,
+ * over step time off_to_bare  tokens/s of mode off over those of the bare loop (same batch shapes,
+ * argmax, nothing else) ttft_ratio   submit to first token on an idle loop over a plain prefill of
+ * the same prompt memory       bytes that loop, planner, estimators and buffers take beyond the
+ * engine
  */
 #include "config.h"
 
@@ -40,14 +41,16 @@ struct cell { /* one concurrency and temperature; values by block */
 
 static void progress(struct bench *bench, const char *what)
 {
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[Kbench loop: %d of %d (%s)", bench->done, bench->all, what);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[Kbench loop: %d of %d (%s)", bench->done, bench->all, what);
     bench->done++;
     if (bench->done == bench->all && isatty(STDERR_FILENO)) fputc('\n', stderr);
 }
 
 static char *chat(struct bench *bench, int i)
 {
-    char *cause = NULL, *text = inprocess_chat(&bench->process, bench->prompt[i % bench->prompts].text, &cause);
+    char *cause = NULL,
+         *text = inprocess_chat(&bench->process, bench->prompt[i % bench->prompts].text, &cause);
 
     if (text) return text;
     fprintf(stderr, "trimtab bench loop: %s\n", cause ? cause : "out of memory");
@@ -58,7 +61,8 @@ struct measured {
     double tps, own_ms, step_ms, emitted, steps;
 };
 
-static struct measured run_policy(struct bench *bench, const struct cell *cell, int block, enum mode mode)
+static struct measured run_policy(struct bench *bench, const struct cell *cell, int block,
+                                  enum mode mode)
 {
     struct inprocess_job jobs[MOST_CONCURRENT];
     struct tally_counts before, after;
@@ -68,12 +72,15 @@ static struct measured run_policy(struct bench *bench, const struct cell *cell, 
 
     memset(jobs, 0, sizeof jobs);
     for (int i = 0; i < cell->concurrency; i++)
-        jobs[i] = (struct inprocess_job){.prompt = chat(bench, block * cell->concurrency + i), .temperature = cell->temperature,
-                                         .ignore_eos = true, .max_tokens = bench->tokens};
+        jobs[i] = (struct inprocess_job){.prompt = chat(bench, block * cell->concurrency + i),
+                                         .temperature = cell->temperature,
+                                         .ignore_eos = true,
+                                         .max_tokens = bench->tokens};
     loop_set_mode(bench->process.loop, mode);
     tally_copy(&bench->process.loop->tally, &before);
     begun = ticks_ms();
-    if (inprocess_run(&bench->process, jobs, cell->concurrency, cell->concurrency, NULL, NULL, &cause) != 0) {
+    if (inprocess_run(&bench->process, jobs, cell->concurrency, cell->concurrency, NULL, NULL,
+                      &cause) != 0) {
         fprintf(stderr, "trimtab bench loop: %s\n", cause ? cause : "a run failed");
         exit(1);
     }
@@ -98,7 +105,8 @@ static int32_t argmax(const float *logits, int vocab)
     return best;
 }
 
-/* The same prompts and counts through lm.h alone: one prefill batch, then one row a sequence and step. */
+/* The same prompts and counts through lm.h alone: one prefill batch, then one row a sequence and
+ * step. */
 static double run_bare(struct bench *bench, const struct cell *cell, int block)
 {
     struct lm *lm = bench->process.target;
@@ -112,7 +120,8 @@ static double run_bare(struct bench *bench, const struct cell *cell, int block)
         int32_t *tokens;
         int count = lm_tokenize(lm, text, strlen(text), true, true, &tokens);
 
-        for (int i = 0; i < count; i++) row[s] = lm_batch_add(batch, tokens[i], i, s, i == count - 1);
+        for (int i = 0; i < count; i++)
+            row[s] = lm_batch_add(batch, tokens[i], i, s, i == count - 1);
         position[s] = count;
         free(tokens);
         free(text);
@@ -121,14 +130,17 @@ static double run_bare(struct bench *bench, const struct cell *cell, int block)
         int32_t next[MOST_CONCURRENT];
 
         if (lm_decode(lm, batch, NULL) != 0) break;
-        for (int s = 0; s < cell->concurrency; s++) next[s] = argmax(lm_logits(lm, row[s]), lm_vocab(lm));
+        for (int s = 0; s < cell->concurrency; s++)
+            next[s] = argmax(lm_logits(lm, row[s]), lm_vocab(lm));
         lm_batch_clear(batch);
-        for (int s = 0; s < cell->concurrency; s++) row[s] = lm_batch_add(batch, next[s], position[s]++, s, true);
+        for (int s = 0; s < cell->concurrency; s++)
+            row[s] = lm_batch_add(batch, next[s], position[s]++, s, true);
     }
     length = ticks_ms() - begun;
     for (int s = 0; s < cell->concurrency; s++) {
         lm_trim(lm, s, 0);
-        bench->process.loop->slot[s].in_target = 0; /* the loop's remembered beginnings are gone with it */
+        bench->process.loop->slot[s].in_target =
+            0; /* the loop's remembered beginnings are gone with it */
     }
     lm_batch_free(batch);
     return cell->concurrency * bench->tokens / length * 1000;
@@ -155,7 +167,8 @@ static void run_block(struct bench *bench, struct cell *cell, int block)
     cell->adaptive_tps[block] = adaptive.tps;
     cell->off_to_bare[block] = off.tps / cell->bare_tps[block];
     cell->gain[block] = adaptive.tps / off.tps;
-    cell->own_ratio[block] = (adaptive.own_ms - off.own_ms / off.emitted * adaptive.emitted) / adaptive.step_ms;
+    cell->own_ratio[block] =
+        (adaptive.own_ms - off.own_ms / off.emitted * adaptive.emitted) / adaptive.step_ms;
     cell->own_ms[block] = adaptive.own_ms / adaptive.steps;
     progress(bench, "blocks");
 }
@@ -176,7 +189,9 @@ static struct bench_median first_token(struct bench *bench)
         int count;
 
         snprintf(text, sizeof text, "Block %d.", block);
-        for (int i = 0; i < 36; i++) snprintf(text + strlen(text), sizeof text - strlen(text), " Here is sentence %d.", i + block);
+        for (int i = 0; i < 36; i++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " Here is sentence %d.",
+                     i + block);
         count = lm_tokenize(lm, text, strlen(text), true, true, &tokens);
         forget_beginnings(bench);
         lm_batch_clear(batch);
@@ -200,19 +215,22 @@ static json_t *interval(double *values, int count)
 {
     struct bench_median median = bench_median(values, count);
 
-    return json_pack("{s:f s:f s:f}", "median", median.median, "low", median.low, "high", median.high);
+    return json_pack("{s:f s:f s:f}", "median", median.median, "low", median.low, "high",
+                     median.high);
 }
 
 static json_t *cell_to_json(struct cell *cell, int blocks)
 {
     bool greedy = cell->temperature <= 0;
-    json_t *row = json_pack("{s:i s:f s:o s:o s:o s:o s:o s:o}", "concurrency", cell->concurrency, "temperature",
-                            (double)cell->temperature, "own_ratio", interval(cell->own_ratio, blocks), "own_ms_per_step",
-                            interval(cell->own_ms, blocks), "adaptive_to_off", interval(cell->gain, blocks), "off_tps",
-                            interval(cell->off_tps, blocks), "bare_tps", interval(cell->bare_tps, blocks), "adaptive_tps",
-                            interval(cell->adaptive_tps, blocks));
+    json_t *row = json_pack(
+        "{s:i s:f s:o s:o s:o s:o s:o s:o}", "concurrency", cell->concurrency, "temperature",
+        (double)cell->temperature, "own_ratio", interval(cell->own_ratio, blocks),
+        "own_ms_per_step", interval(cell->own_ms, blocks), "adaptive_to_off",
+        interval(cell->gain, blocks), "off_tps", interval(cell->off_tps, blocks), "bare_tps",
+        interval(cell->bare_tps, blocks), "adaptive_tps", interval(cell->adaptive_tps, blocks));
 
-    json_object_set_new(row, "off_to_bare", greedy ? interval(cell->off_to_bare, blocks) : json_null());
+    json_object_set_new(row, "off_to_bare",
+                        greedy ? interval(cell->off_to_bare, blocks) : json_null());
     return row;
 }
 
@@ -221,8 +239,10 @@ static void print_table(const json_t *report)
     const json_t *row;
     size_t i;
 
-    printf("%4s %4s %26s %26s %26s %10s\n", "R", "T", "own_ratio % (95 %)", "off / bare (95 %)", "adaptive / off (95 %)", "off tok/s");
-    json_array_foreach (json_object_get(report, "rows"), i, row) {
+    printf("%4s %4s %26s %26s %26s %10s\n", "R", "T", "own_ratio % (95 %)", "off / bare (95 %)",
+           "adaptive / off (95 %)", "off tok/s");
+    json_array_foreach(json_object_get(report, "rows"), i, row)
+    {
         const char *keys[] = {"own_ratio", "off_to_bare", "adaptive_to_off"};
 
         printf("%4lld %4.1f", (long long)json_integer_value(json_object_get(row, "concurrency")),
@@ -233,19 +253,22 @@ static void print_table(const json_t *report)
             char text[40] = "--";
 
             if (json_is_object(value))
-                snprintf(text, sizeof text, "%.3f (%.3f..%.3f)", scale * json_real_value(json_object_get(value, "median")),
-                         scale * json_real_value(json_object_get(value, "low")), scale * json_real_value(json_object_get(value, "high")));
+                snprintf(text, sizeof text, "%.3f (%.3f..%.3f)",
+                         scale * json_real_value(json_object_get(value, "median")),
+                         scale * json_real_value(json_object_get(value, "low")),
+                         scale * json_real_value(json_object_get(value, "high")));
             printf(" %26s", text);
         }
-        printf(" %10.1f\n", json_real_value(json_object_get(json_object_get(row, "off_tps"), "median")));
+        printf(" %10.1f\n",
+               json_real_value(json_object_get(json_object_get(row, "off_tps"), "median")));
     }
     printf("time to first token / plain prefill: %.3f\nmemory beyond the engine: %.1f MiB\n",
            json_real_value(json_object_get(json_object_get(report, "ttft_ratio"), "median")),
            json_real_value(json_object_get(report, "memory_bytes")) / 1048576);
 }
 
-/* Loop and buffers are what inprocess_open allocates after the engine: measured as the allocator's growth around a second
- * loop over the same models. */
+/* Loop and buffers are what inprocess_open allocates after the engine: measured as the allocator's
+ * growth around a second loop over the same models. */
 static double loop_memory(struct bench *bench)
 {
     struct mallinfo2 before = mallinfo2(), after;
@@ -261,7 +284,10 @@ static double loop_memory(struct bench *bench)
 
 static int run_bench(struct bench *bench, bool as_json)
 {
-    static const struct { int concurrency; float temperature; } plan[] = {{1, 0}, {8, 0}, {1, 1}, {8, 1}};
+    static const struct {
+        int concurrency;
+        float temperature;
+    } plan[] = {{1, 0}, {8, 0}, {1, 1}, {8, 1}};
     size_t cells = sizeof plan / sizeof plan[0];
     struct cell *cell = calloc(cells, sizeof *cell);
     json_t *report, *rows = json_array();
@@ -276,10 +302,12 @@ static int run_bench(struct bench *bench, bool as_json)
             run_block(bench, &cell[i], block);
         }
     first = first_token(bench);
-    for (size_t i = 0; i < cells; i++) json_array_append_new(rows, cell_to_json(&cell[i], bench->blocks));
-    report = json_pack("{s:s s:i s:i s:o s:{s:f s:f s:f} s:f}", "schema", "trimtab.bench.loop/1", "blocks", bench->blocks,
-                       "tokens", bench->tokens, "rows", rows, "ttft_ratio", "median", first.median, "low", first.low, "high",
-                       first.high, "memory_bytes", bench->memory_bytes);
+    for (size_t i = 0; i < cells; i++)
+        json_array_append_new(rows, cell_to_json(&cell[i], bench->blocks));
+    report = json_pack("{s:s s:i s:i s:o s:{s:f s:f s:f} s:f}", "schema", "trimtab.bench.loop/1",
+                       "blocks", bench->blocks, "tokens", bench->tokens, "rows", rows, "ttft_ratio",
+                       "median", first.median, "low", first.low, "high", first.high, "memory_bytes",
+                       bench->memory_bytes);
     if (as_json) {
         json_dumpf(report, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
         putchar('\n');
@@ -305,7 +333,8 @@ int bench_loop(int argc, char **argv)
     struct bench bench = {0};
     struct inprocess_options process = {.parallel = 8, .max_draft = MAX_DRAFT, .profile = true};
     char *cause = NULL;
-    int status = bench_options(argc, argv, "loop --model FILE --draft FILE [OPTION]…", options, sizeof options / sizeof options[0], NULL, 0);
+    int status = bench_options(argc, argv, "loop --model FILE --draft FILE [OPTION]…", options,
+                               sizeof options / sizeof options[0], NULL, 0);
 
     if (status != 0) return status > 0 ? 0 : 2;
     process.target = bench_text(options, "model");

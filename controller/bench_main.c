@@ -21,7 +21,9 @@ static const struct {
 
 static int usage(FILE *out, int status)
 {
-    fputs("usage: trimtab-bench VERB [OPTION]…    (trimtab bench VERB …; VERB --help lists its options)\n\n", out);
+    fputs("usage: trimtab-bench VERB [OPTION]…    (trimtab bench VERB …; VERB --help lists its "
+          "options)\n\n",
+          out);
     for (size_t i = 0; i < VERBS; i++) fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].help);
     return status;
 }
@@ -41,6 +43,7 @@ int main(int argc, char **argv)
         names[i] = verbs[i].name;
     }
     near = nearest_word(argv[1], names, VERBS);
-    fprintf(stderr, "trimtab-bench: unknown verb %s%s%s\n", argv[1], near ? "; did you mean " : "", near ? near : "");
+    fprintf(stderr, "trimtab-bench: unknown verb %s%s%s\n", argv[1], near ? "; did you mean " : "",
+            near ? near : "");
     return usage(stderr, 2);
 }

@@ -1,7 +1,8 @@
-/* bench_traffic.c - demonstration traffic: N chat completions at a time against a running server, prompts in turn.
+/* bench_traffic.c - demonstration traffic: N chat completions at a time against a running server,
+ * prompts in turn.
  *
- * Ends by --seconds, --requests or a signal; then prints one JSON object of what was asked and answered. Plain HTTP, as any
- * client would: nothing here knows the daemon.
+ * Ends by --seconds, --requests or a signal; then prints one JSON object of what was asked and
+ * answered. Plain HTTP, as any client would: nothing here knows the daemon.
  */
 #include "config.h"
 
@@ -65,9 +66,10 @@ static size_t keep_reply(char *bytes, size_t size, size_t count, void *state)
 
 static char *request_body(const struct traffic *traffic, const struct bench_prompt *prompt)
 {
-    json_t *body = json_pack("{s:s s:[{s:s s:s}] s:f s:i}", "model", traffic->model ? traffic->model : "default", "messages",
-                             "role", "user", "content", prompt->text, "temperature", prompt->temperature, "max_tokens",
-                             prompt->max_tokens);
+    json_t *body = json_pack("{s:s s:[{s:s s:s}] s:f s:i}", "model",
+                             traffic->model ? traffic->model : "default", "messages", "role",
+                             "user", "content", prompt->text, "temperature", prompt->temperature,
+                             "max_tokens", prompt->max_tokens);
     char *text;
 
     if (!traffic->model) json_object_del(body, "model");
@@ -118,7 +120,8 @@ static void take_reply(struct traffic *traffic, CURL *easy, CURLcode code)
         json_t *reply = json_loads(client->reply ? client->reply : "", 0, NULL);
 
         traffic->answered++;
-        traffic->tokens += json_integer_value(json_object_get(json_object_get(reply, "usage"), "completion_tokens"));
+        traffic->tokens += json_integer_value(
+            json_object_get(json_object_get(reply, "usage"), "completion_tokens"));
         json_decref(reply);
         return;
     }
@@ -140,13 +143,15 @@ static void drive(struct traffic *traffic, double until_ms, long long requests)
         for (int i = 0; i < traffic->load && !stopped; i++) {
             struct client *client = &traffic->client[i];
 
-            if (client->busy || ticks_ms() < client->not_before_ms || ticks_ms() >= until_ms) continue;
+            if (client->busy || ticks_ms() < client->not_before_ms || ticks_ms() >= until_ms)
+                continue;
             if (requests > 0 && traffic->asked >= requests) break;
             if (!ask(traffic, client)) traffic->failed++;
         }
         curl_multi_perform(traffic->multi, &running);
         while ((message = curl_multi_info_read(traffic->multi, &left)))
-            if (message->msg == CURLMSG_DONE) take_reply(traffic, message->easy_handle, message->data.result);
+            if (message->msg == CURLMSG_DONE)
+                take_reply(traffic, message->easy_handle, message->data.result);
         curl_multi_wait(traffic->multi, NULL, 0, 100, NULL);
         if (requests > 0 && traffic->asked >= requests && running == 0) break;
     } while (!stopped && (ticks_ms() < until_ms || running > 0));
@@ -154,11 +159,12 @@ static void drive(struct traffic *traffic, double until_ms, long long requests)
 
 static int report(const struct traffic *traffic, double seconds)
 {
-    json_t *object = json_pack("{s:s s:I s:I s:I s:I s:I s:f s:f}", "schema", "trimtab.traffic/1", "asked",
-                               (json_int_t)traffic->asked, "answered", (json_int_t)traffic->answered, "refused",
-                               (json_int_t)traffic->refused, "failed", (json_int_t)traffic->failed, "completion_tokens",
-                               (json_int_t)traffic->tokens, "seconds", seconds, "tokens_per_s",
-                               seconds > 0 ? (double)traffic->tokens / seconds : 0.0);
+    json_t *object =
+        json_pack("{s:s s:I s:I s:I s:I s:I s:f s:f}", "schema", "trimtab.traffic/1", "asked",
+                  (json_int_t)traffic->asked, "answered", (json_int_t)traffic->answered, "refused",
+                  (json_int_t)traffic->refused, "failed", (json_int_t)traffic->failed,
+                  "completion_tokens", (json_int_t)traffic->tokens, "seconds", seconds,
+                  "tokens_per_s", seconds > 0 ? (double)traffic->tokens / seconds : 0.0);
 
     json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
     putchar('\n');
@@ -173,12 +179,14 @@ int bench_traffic(int argc, char **argv)
         {"socket", "PATH", "its unix socket, in place of TCP", NULL},
         {"model", "NAME", "model to name in the requests", NULL},
         {"load", "N", "requests at a time", "4"},
-        {"prompts", "FILE", "JSON Lines of {\"prompt\", \"temperature\", \"max_tokens\"}", PKGDATADIR "/demo-prompts.jsonl"},
+        {"prompts", "FILE", "JSON Lines of {\"prompt\", \"temperature\", \"max_tokens\"}",
+         PKGDATADIR "/demo-prompts.jsonl"},
         {"seconds", "S", "stop asking after so long; 0 = until a signal", "0"},
         {"requests", "N", "stop after so many; 0 = no limit", "0"},
     };
     struct traffic traffic = {0};
-    int status = bench_options(argc, argv, "traffic [OPTION]…", options, sizeof options / sizeof options[0], NULL, 0);
+    int status = bench_options(argc, argv, "traffic [OPTION]…", options,
+                               sizeof options / sizeof options[0], NULL, 0);
     double begun;
     long seconds, requests;
 

@@ -32,32 +32,52 @@ struct option_row {
 
 static const struct option_row table[] = {
     {"model", TEXT, AT(model), "FILE", 0, 0, NULL, "target model (GGUF); its law is preserved"},
-    {"draft", TEXT, AT(draft), "FILE|ngram|none", 0, 0, "ngram", "draft model (GGUF), or n-gram drafts, or none"},
-    {"name", TEXT, AT(name), "ID", 0, 0, "local", "the node's name on screen, in the API and in the store"},
-    {"listen", TEXT, AT(listen), "ADDR:PORT", 0, 0, "127.0.0.1:8080", "TCP listener; port 0 takes a free one; none = no TCP"},
-    {"socket", TEXT, AT(socket), "PATH", 0, 0, NULL, "unix socket of the control API [$XDG_RUNTIME_DIR/trimtab.sock]"},
-    {"state", TEXT, AT(state), "DIR", 0, 0, NULL, "where trimtab.db is kept [$XDG_STATE_HOME/trimtab]"},
-    {"cache", TEXT, AT(cache), "DIR", 0, 0, NULL, "where measured costs are kept [$XDG_CACHE_HOME/trimtab]"},
+    {"draft", TEXT, AT(draft), "FILE|ngram|none", 0, 0, "ngram",
+     "draft model (GGUF), or n-gram drafts, or none"},
+    {"name", TEXT, AT(name), "ID", 0, 0, "local",
+     "the node's name on screen, in the API and in the store"},
+    {"listen", TEXT, AT(listen), "ADDR:PORT", 0, 0, "127.0.0.1:8080",
+     "TCP listener; port 0 takes a free one; none = no TCP"},
+    {"socket", TEXT, AT(socket), "PATH", 0, 0, NULL,
+     "unix socket of the control API [$XDG_RUNTIME_DIR/trimtab.sock]"},
+    {"state", TEXT, AT(state), "DIR", 0, 0, NULL,
+     "where trimtab.db is kept [$XDG_STATE_HOME/trimtab]"},
+    {"cache", TEXT, AT(cache), "DIR", 0, 0, NULL,
+     "where measured costs are kept [$XDG_CACHE_HOME/trimtab]"},
     {"mode", TEXT, AT(mode), "MODE", 0, 0, "adaptive", "adaptive, fixed, off or shadow"},
     {"parallel", INTEGER, AT(parallel), "N", 1, 256, "8", "requests generated at once"},
-    {"ctx", INTEGER, AT(ctx), "N", 0, 1 << 24, "0", "KV cells in all; 0 = the model's own, at most 8192"},
-    {"threads", INTEGER, AT(threads), "N", 0, 1024, "0", "threads of the engine; 0 = one a processor"},
-    {"queue", INTEGER, AT(queue), "N", 1, 65536, "64", "requests that may wait; further ones get 503"},
-    {"prefill-chunk", INTEGER, AT(prefill_chunk), "N", 1, 512, "128", "prompt tokens of a step beside decoding requests"},
+    {"ctx", INTEGER, AT(ctx), "N", 0, 1 << 24, "0",
+     "KV cells in all; 0 = the model's own, at most 8192"},
+    {"threads", INTEGER, AT(threads), "N", 0, 1024, "0",
+     "threads of the engine; 0 = one a processor"},
+    {"queue", INTEGER, AT(queue), "N", 1, 65536, "64",
+     "requests that may wait; further ones get 503"},
+    {"prefill-chunk", INTEGER, AT(prefill_chunk), "N", 1, 512, "128",
+     "prompt tokens of a step beside decoding requests"},
     {"max-draft", INTEGER, AT(max_draft), "K", 1, TT_MAX_POSITIONS, "6", "most draft positions"},
-    {"fixed-draft", INTEGER, AT(fixed_draft), "K", 0, TT_MAX_POSITIONS, "0", "uniform K of mode fixed; 0 = the best of the cost table"},
-    {"estimator", TEXT, AT(estimator), "KIND", 0, 0, "online", "online, or parity (vLLM's rule, to compare)"},
-    {"refit-interval-steps", INTEGER, AT(refit_interval_steps), "N", 0, 100000, "0", "steps between refits; 0 = the estimator's own"},
-    {"min-gain", REAL, AT(min_gain), "RATIO", 0, 1, "0.01", "least predicted gain before a plan is changed"},
+    {"fixed-draft", INTEGER, AT(fixed_draft), "K", 0, TT_MAX_POSITIONS, "0",
+     "uniform K of mode fixed; 0 = the best of the cost table"},
+    {"estimator", TEXT, AT(estimator), "KIND", 0, 0, "online",
+     "online, or parity (vLLM's rule, to compare)"},
+    {"refit-interval-steps", INTEGER, AT(refit_interval_steps), "N", 0, 100000, "0",
+     "steps between refits; 0 = the estimator's own"},
+    {"min-gain", REAL, AT(min_gain), "RATIO", 0, 1, "0.01",
+     "least predicted gain before a plan is changed"},
     {"no-exploration", FLAG, AT(no_exploration), NULL, 0, 0, NULL, "never draft only to learn"},
     {"device", TEXT, AT(device), "DEVICE", 0, 0, "auto", "cpu, cuda:N or auto"},
-    {"exact", FLAG, AT(exact), NULL, 0, 0, NULL, "bit-equal logits in every batch shape: at most 256 tokens a request"},
+    {"exact", FLAG, AT(exact), NULL, 0, 0, NULL,
+     "bit-equal logits in every batch shape: at most 256 tokens a request"},
     {"record", TEXT, AT(record), "FILE", 0, 0, NULL, "append every step as a JSON line"},
-    {"api-key-file", TEXT, AT(api_key_file), "FILE", 0, 0, NULL, "keys that guard /v1, one a line (mode 0600)"},
-    {"read-token-file", TEXT, AT(read_token_file), "FILE", 0, 0, NULL, "token that reading the control API needs (mode 0600)"},
-    {"token-file", TEXT, AT(token_file), "FILE", 0, 0, NULL, "token that writing over TCP needs (mode 0600)"},
-    {"max-connections", INTEGER, AT(max_connections), "N", 1, 65536, "512", "HTTP connections at once"},
-    {"drain-timeout-s", INTEGER, AT(drain_timeout_s), "S", 0, 86400, "20", "how long SIGTERM waits for running requests"},
+    {"api-key-file", TEXT, AT(api_key_file), "FILE", 0, 0, NULL,
+     "keys that guard /v1, one a line (mode 0600)"},
+    {"read-token-file", TEXT, AT(read_token_file), "FILE", 0, 0, NULL,
+     "token that reading the control API needs (mode 0600)"},
+    {"token-file", TEXT, AT(token_file), "FILE", 0, 0, NULL,
+     "token that writing over TCP needs (mode 0600)"},
+    {"max-connections", INTEGER, AT(max_connections), "N", 1, 65536, "512",
+     "HTTP connections at once"},
+    {"drain-timeout-s", INTEGER, AT(drain_timeout_s), "S", 0, 86400, "20",
+     "how long SIGTERM waits for running requests"},
     {"config", TEXT, AT(config), "FILE", 0, 0, NULL, "configuration file [" SYSTEM_FILE "]"},
     {"version", FLAG, AT(version), NULL, 0, 0, NULL, "print the version"},
     {"help", FLAG, AT(help), NULL, 0, 0, NULL, "print this"},
@@ -89,7 +109,8 @@ static int set_text(char **slot, const char *value, char **cause)
     return 0;
 }
 
-static int set_value(struct configuration *configuration, const struct option_row *row, const char *value, char **cause)
+static int set_value(struct configuration *configuration, const struct option_row *row,
+                     const char *value, char **cause)
 {
     void *slot = field(configuration, row);
     char *end = NULL;
@@ -112,8 +133,9 @@ static int set_value(struct configuration *configuration, const struct option_ro
         number = strtod(value, &end);
         if (errno || end == value || *end || !(number >= row->low && number <= row->high) ||
             (row->kind == INTEGER && number != (double)(long)number)) {
-            cause_set(cause, row->kind == INTEGER ? "%s wants a whole number from %.0f to %.0f, not \"%s\""
-                                                  : "%s wants a number from %g to %g, not \"%s\"",
+            cause_set(cause,
+                      row->kind == INTEGER ? "%s wants a whole number from %.0f to %.0f, not \"%s\""
+                                           : "%s wants a number from %g to %g, not \"%s\"",
                       row->name, row->low, row->high, value);
             return -1;
         }
@@ -132,12 +154,14 @@ static void unknown(const char *what, const char *name, char **cause)
     for (size_t i = 0; i < ROWS; i++) names[i] = table[i].name;
     near = nearest_word(name, names, ROWS);
     if (near)
-        cause_set(cause, "unknown %s %s: did you mean %s? (trimtabd --help lists them)", what, name, near);
+        cause_set(cause, "unknown %s %s: did you mean %s? (trimtabd --help lists them)", what, name,
+                  near);
     else
         cause_set(cause, "unknown %s %s (trimtabd --help lists them)", what, name);
 }
 
-/* ------------------------------------------------------------------------------------------------ arguments */
+/* ------------------------------------------------------------------------------------------------
+ * arguments */
 
 static int read_arguments(struct configuration *configuration, int argc, char **argv, char **cause)
 {
@@ -173,7 +197,8 @@ static int read_arguments(struct configuration *configuration, int argc, char **
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- the file */
+/* -------------------------------------------------------------------------------------------------
+ * the file */
 
 struct file_state {
     struct configuration *configuration;
@@ -189,7 +214,8 @@ static int read_pair(void *state, const char *section, const char *name, const c
         cause_set(&file->cause, "unknown section [%s]: only [" SECTION "] is known", section);
         return 0;
     }
-    if (!row || row->offset == AT(config) || row->offset == AT(help) || row->offset == AT(version)) {
+    if (!row || row->offset == AT(config) || row->offset == AT(help) ||
+        row->offset == AT(version)) {
         unknown("key", name, &file->cause);
         return 0;
     }
@@ -207,15 +233,17 @@ static int read_file(struct configuration *configuration, const char *path, char
     else if (status == -2)
         cause_set(cause, "out of memory");
     else
-        cause_set(cause, "%s line %d: %s", path, status, state.cause ? state.cause : "not of the form key = value");
+        cause_set(cause, "%s line %d: %s", path, status,
+                  state.cause ? state.cause : "not of the form key = value");
     free(state.cause);
     return -1;
 }
 
-/* -------------------------------------------------------------------------------------------------- defaults */
+/* --------------------------------------------------------------------------------------------------
+ * defaults */
 
-static int set_place(char **slot, const char *variable, const char *below_home, const char *root_place, const char *leaf,
-                     char **cause)
+static int set_place(char **slot, const char *variable, const char *below_home,
+                     const char *root_place, const char *leaf, char **cause)
 {
     const char *base = getenv(variable), *home = getenv("HOME");
     char path[PATH_MAX];
@@ -232,10 +260,14 @@ static int set_place(char **slot, const char *variable, const char *below_home, 
 
 static int set_places(struct configuration *configuration, char **cause)
 {
-    if (set_place(&configuration->socket, "XDG_RUNTIME_DIR", NULL, geteuid() == 0 ? "/run" : "/tmp", "trimtab.sock", cause) != 0)
+    if (set_place(&configuration->socket, "XDG_RUNTIME_DIR", NULL, geteuid() == 0 ? "/run" : "/tmp",
+                  "trimtab.sock", cause) != 0)
         return -1;
-    if (set_place(&configuration->state, "XDG_STATE_HOME", ".local/state", "/var/lib", "trimtab", cause) != 0) return -1;
-    return set_place(&configuration->cache, "XDG_CACHE_HOME", ".cache", "/var/cache", "trimtab", cause);
+    if (set_place(&configuration->state, "XDG_STATE_HOME", ".local/state", "/var/lib", "trimtab",
+                  cause) != 0)
+        return -1;
+    return set_place(&configuration->cache, "XDG_CACHE_HOME", ".cache", "/var/cache", "trimtab",
+                     cause);
 }
 
 int configuration_read(struct configuration *configuration, int argc, char **argv, char **cause)
@@ -245,10 +277,13 @@ int configuration_read(struct configuration *configuration, int argc, char **arg
 
     memset(configuration, 0, sizeof *configuration);
     for (size_t i = 0; i < ROWS; i++)
-        if (table[i].standard && set_value(configuration, &table[i], table[i].standard, cause) != 0) return -1;
+        if (table[i].standard && set_value(configuration, &table[i], table[i].standard, cause) != 0)
+            return -1;
     if (read_arguments(&early, argc, argv, cause) != 0) goto out; /* where is the file? */
     if (early.config && read_file(configuration, early.config, cause) != 0) goto out;
-    if (!early.config && access(SYSTEM_FILE, R_OK) == 0 && read_file(configuration, SYSTEM_FILE, cause) != 0) goto out;
+    if (!early.config && access(SYSTEM_FILE, R_OK) == 0 &&
+        read_file(configuration, SYSTEM_FILE, cause) != 0)
+        goto out;
     if (read_arguments(configuration, argc, argv, cause) != 0) goto out;
     status = set_places(configuration, cause);
 out:
@@ -266,8 +301,10 @@ void configuration_clear(struct configuration *configuration)
 
 void configuration_print_help(FILE *out)
 {
-    fputs("usage: trimtabd --model FILE [--draft FILE] [OPTION]…\n"
-          "Serve a GGUF model with adaptive verification of speculative drafts; see trimtabd(8).\n\n", out);
+    fputs(
+        "usage: trimtabd --model FILE [--draft FILE] [OPTION]…\n"
+        "Serve a GGUF model with adaptive verification of speculative drafts; see trimtabd(8).\n\n",
+        out);
     for (size_t i = 0; i < ROWS; i++) {
         char left[40];
 
@@ -284,8 +321,8 @@ void configuration_print_names(FILE *out)
     for (size_t i = 0; i < ROWS; i++) fprintf(out, "%s\n", table[i].name);
 }
 
-int configuration_policy(const struct configuration *configuration, struct policy *policy, const char **draft_file,
-                         char **cause)
+int configuration_policy(const struct configuration *configuration, struct policy *policy,
+                         const char **draft_file, char **cause)
 {
     const char *draft = configuration->draft;
 
@@ -299,7 +336,8 @@ int configuration_policy(const struct configuration *configuration, struct polic
     };
     *draft_file = NULL;
     if (!mode_parse(configuration->mode, &policy->mode)) {
-        cause_set(cause, "--mode %s: it is one of adaptive, fixed, off, shadow", configuration->mode);
+        cause_set(cause, "--mode %s: it is one of adaptive, fixed, off, shadow",
+                  configuration->mode);
         return -1;
     }
     if (!estimator_parse(configuration->estimator, &policy->estimator)) {
@@ -307,7 +345,8 @@ int configuration_policy(const struct configuration *configuration, struct polic
         return -1;
     }
     if (policy->fixed_draft > policy->max_draft) {
-        cause_set(cause, "--fixed-draft %d is above --max-draft %d", policy->fixed_draft, policy->max_draft);
+        cause_set(cause, "--fixed-draft %d is above --max-draft %d", policy->fixed_draft,
+                  policy->max_draft);
         return -1;
     }
     if (strcmp(draft, "ngram") == 0)

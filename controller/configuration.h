@@ -1,6 +1,7 @@
 /* configuration.h - what trimtabd was told: command line over configuration file over defaults.
  *
- * One table (configuration.c) makes the parser of both, --help and the list that the man page is checked against.
+ * One table (configuration.c) makes the parser of both, --help and the list that the man page is
+ * checked against.
  */
 #ifndef CONTROLLER_CONFIGURATION_H
 #define CONTROLLER_CONFIGURATION_H
@@ -23,13 +24,16 @@ struct configuration {
     bool help, version;
 };
 
-/* Defaults, then the file (--config, else the system's when it exists), then the arguments. 0, or -1 with *cause:
- * an unknown option comes with the nearest match, an error of the file with its line. */
+/* Defaults, then the file (--config, else the system's when it exists), then the arguments. 0, or
+ * -1 with *cause: an unknown option comes with the nearest match, an error of the file with its
+ * line. */
 int configuration_read(struct configuration *configuration, int argc, char **argv, char **cause);
 void configuration_clear(struct configuration *configuration);
 void configuration_print_help(FILE *out);
-/* The policy that the configuration asks for; `draft` none|ngram|auto|FILE. 0, or -1 with *cause. */
-int configuration_policy(const struct configuration *configuration, struct policy *policy, const char **draft_file, char **cause);
+/* The policy that the configuration asks for; `draft` none|ngram|auto|FILE. 0, or -1 with *cause.
+ */
+int configuration_policy(const struct configuration *configuration, struct policy *policy,
+                         const char **draft_file, char **cause);
 /* Every option name, one a line (for the documentation's test). */
 void configuration_print_names(FILE *out);
 

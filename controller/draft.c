@@ -1,8 +1,10 @@
-/* draft.c - plan and draft, depth by depth (algorithm 5): a draft forward runs only where the planner finds it worth its
- * cost; once q_k is known for all, the planner admits; only then is x_k drawn. What was drawn is verified.
+/* draft.c - plan and draft, depth by depth (algorithm 5): a draft forward runs only where the
+ * planner finds it worth its cost; once q_k is known for all, the planner admits; only then is x_k
+ * drawn. What was drawn is verified.
  *
- * The draft context follows a request lazily: at B = 0 no drafter runs at all, prompts included. When drafting starts (or
- * the window is full) it restarts on the last LOOP_CATCH_UP tokens; any q is exact, a short memory only costs acceptance.
+ * The draft context follows a request lazily: at B = 0 no drafter runs at all, prompts included.
+ * When drafting starts (or the window is full) it restarts on the last LOOP_CATCH_UP tokens; any q
+ * is exact, a short memory only costs acceptance.
  */
 #include "config.h"
 
@@ -36,14 +38,19 @@ bool draft_choice_parse(const char *name, enum draft_choice *choice)
 static enum drafter drafter_of(const struct loop *loop)
 {
     switch (loop->options.choice) {
-    case DRAFT_NONE: return DRAFTER_NONE;
-    case DRAFT_NGRAM: return DRAFTER_NGRAM;
-    case DRAFT_MODEL: return loop->draft ? DRAFTER_MODEL : DRAFTER_NONE;
-    default: return loop->draft ? DRAFTER_MODEL : DRAFTER_NGRAM;
+    case DRAFT_NONE:
+        return DRAFTER_NONE;
+    case DRAFT_NGRAM:
+        return DRAFTER_NGRAM;
+    case DRAFT_MODEL:
+        return loop->draft ? DRAFTER_MODEL : DRAFTER_NONE;
+    default:
+        return loop->draft ? DRAFTER_MODEL : DRAFTER_NGRAM;
     }
 }
 
-/* Most drafts this request may take: its output limit, and end tokens may not become possible inside a block. */
+/* Most drafts this request may take: its output limit, and end tokens may not become possible
+ * inside a block. */
 static int draft_cap(const struct loop *loop, const struct slot *slot)
 {
     const struct request_params *params = request_params_of(slot->request);
@@ -56,7 +63,8 @@ static int draft_cap(const struct loop *loop, const struct slot *slot)
     return cap > 0 ? cap : 0;
 }
 
-/* Tokens the draft model must read before its first draft; 1 = in step. Restarts when it is too far behind or full. */
+/* Tokens the draft model must read before its first draft; 1 = in step. Restarts when it is too far
+ * behind or full. */
 static int catch_up(const struct loop *loop, const struct slot *slot)
 {
     int behind = slot->count - slot->draft_end;
@@ -70,12 +78,14 @@ static int catch_up(const struct loop *loop, const struct slot *slot)
 static void begin_slot(struct loop *loop, struct slot *slot, struct planner_request *plan)
 {
     slot->drafter = drafter_of(loop);
-    slot->step_rule = slot->drafter == DRAFTER_NGRAM && slot->rule == TT_RATIO ? TT_POINT_MASS : slot->rule;
+    slot->step_rule =
+        slot->drafter == DRAFTER_NGRAM && slot->rule == TT_RATIO ? TT_POINT_MASS : slot->rule;
     plan->cap = draft_cap(loop, slot);
     plan->free_draft = slot->drafter == DRAFTER_NGRAM;
     plan->catch_up = slot->drafter == DRAFTER_MODEL ? catch_up(loop, slot) : 1;
     if (slot->drafter == DRAFTER_NGRAM && plan->cap > 0)
-        plan->cap = ngram_propose(loop->ngram, slot->index, plan->cap, slot->draft, slot->feature, &slot->match);
+        plan->cap = ngram_propose(loop->ngram, slot->index, plan->cap, slot->draft, slot->feature,
+                                  &slot->match);
     slot->stratum = strata_index(slot->drafter, slot->step_rule, slot->temperature, slot->adjusted);
     plan->stratum = slot->stratum;
     plan->starved = strata_starved(loop->strata, slot->stratum);
@@ -98,12 +108,13 @@ static int begin_plan(struct loop *loop)
         begin_slot(loop, slot, &step->plan[step->decoding]);
         step->slot[step->decoding++] = i;
     }
-    planner_begin(loop->planner, step->plan, step->decoding, base + step->decoding, step->finishing, cells,
-                  step->number);
+    planner_begin(loop->planner, step->plan, step->decoding, base + step->decoding, step->finishing,
+                  cells, step->number);
     return step->decoding;
 }
 
-/* Tokens that depth `depth` of this slot must read, into the draft batch; the last one's logits are wanted. */
+/* Tokens that depth `depth` of this slot must read, into the draft batch; the last one's logits are
+ * wanted. */
 static void add_draft_tokens(struct loop *loop, struct slot *slot, int depth)
 {
     if (depth == 0) {
@@ -114,18 +125,23 @@ static void add_draft_tokens(struct loop *loop, struct slot *slot, int depth)
             slot->draft_base = slot->draft_end = slot->count - read;
         }
         for (; slot->draft_end < slot->count; slot->draft_end++)
-            lm_batch_add(loop->draft_batch, slot->tokens[slot->draft_end], slot->draft_end - slot->draft_base,
-                         slot->sequence, slot->draft_end == slot->count - 1);
+            lm_batch_add(loop->draft_batch, slot->tokens[slot->draft_end],
+                         slot->draft_end - slot->draft_base, slot->sequence,
+                         slot->draft_end == slot->count - 1);
         return;
     }
-    lm_batch_add(loop->draft_batch, slot->draft[depth - 1], slot->draft_end - slot->draft_base, slot->sequence, true);
+    lm_batch_add(loop->draft_batch, slot->draft[depth - 1], slot->draft_end - slot->draft_base,
+                 slot->sequence, true);
     slot->draft_end++;
 }
 
-/* One draft forward for the live requests that draft by model: their rows, statistics and features at this depth. */
+/* One draft forward for the live requests that draft by model: their rows, statistics and features
+ * at this depth. */
 static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
 {
-    struct tt_rows logits = {.dtype = TT_F32, .vocab = loop->draft_vocab, .stride = loop->draft ? lm_logits_stride(loop->draft) : 0};
+    struct tt_rows logits = {.dtype = TT_F32,
+                             .vocab = loop->draft_vocab,
+                             .stride = loop->draft ? lm_logits_stride(loop->draft) : 0};
     double begun;
 
     lm_batch_clear(loop->draft_batch);
@@ -152,7 +168,8 @@ static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
         assert(slot->draft_row == (const float *)logits.data + (size_t)row * logits.stride);
         row++;
     }
-    if (tt_row_statistics(loop->rows, &logits, loop->inverse_temperature, loop->stats) != TT_OK) return false;
+    if (tt_row_statistics(loop->rows, &logits, loop->inverse_temperature, loop->stats) != TT_OK)
+        return false;
     for (int i = 0, row = 0; i < live; i++) {
         struct slot *slot = &loop->slot[loop->step.slot[rows[i]]];
 
@@ -163,7 +180,8 @@ static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
     return true;
 }
 
-/* Draw x_k of an admitted position from its draft law; under the ratio rule the law is kept for the verification. */
+/* Draw x_k of an admitted position from its draft law; under the ratio rule the law is kept for the
+ * verification. */
 static bool draw_token(struct loop *loop, struct slot *slot, int depth)
 {
     struct tt_rows row = {slot->draft_row, TT_F32, 1, loop->draft_vocab, loop->draft_vocab};
@@ -177,26 +195,32 @@ static bool draw_token(struct loop *loop, struct slot *slot, int depth)
         return stats.argmax >= 0;
     }
     q = slot->q + (size_t)depth * loop->draft_vocab;
-    if (slot->step_rule == TT_RATIO || slot->transforms) memcpy(q, slot->draft_row, loop->draft_vocab * sizeof *q);
+    if (slot->step_rule == TT_RATIO || slot->transforms)
+        memcpy(q, slot->draft_row, loop->draft_vocab * sizeof *q);
     if (slot->transforms) { /* the shape of the client's law, without what only the target sees */
         transform.presence_penalty = transform.frequency_penalty = 0;
         transform.repetition_penalty = 1;
         transform.bias_count = 0;
-        if (tt_transform_row(loop->rows, q, loop->draft_vocab, &transform, NULL, 0) != TT_OK) return false;
+        if (tt_transform_row(loop->rows, q, loop->draft_vocab, &transform, NULL, 0) != TT_OK)
+            return false;
         row.data = q;
-        if (tt_row_statistics(loop->rows, &row, &slot->inverse_temperature, &stats) != TT_OK) return false;
+        if (tt_row_statistics(loop->rows, &row, &slot->inverse_temperature, &stats) != TT_OK)
+            return false;
     }
     slot->q_stats[depth] = stats;
     if (slot->step_rule == TT_COUPLED)
         return tt_sample_coupled(loop->rows, &row, slot->inverse_temperature, slot->key,
-                                 (uint64_t)(slot_emitted(slot) + depth), &slot->draft[depth]) == TT_OK &&
+                                 (uint64_t)(slot_emitted(slot) + depth),
+                                 &slot->draft[depth]) == TT_OK &&
                slot->draft[depth] >= 0;
-    return tt_sample(loop->rows, &row, slot->inverse_temperature, &stats, slot->key, (uint64_t)slot_emitted(slot),
-                     (uint32_t)depth, TT_DRAFT, &slot->draft[depth]) == TT_OK &&
+    return tt_sample(loop->rows, &row, slot->inverse_temperature, &stats, slot->key,
+                     (uint64_t)slot_emitted(slot), (uint32_t)depth, TT_DRAFT,
+                     &slot->draft[depth]) == TT_OK &&
            slot->draft[depth] >= 0;
 }
 
-/* A draft forward or draw that failed ends drafting for this step: what is already drawn stays admitted. */
+/* A draft forward or draw that failed ends drafting for this step: what is already drawn stays
+ * admitted. */
 static void draft_failed(struct loop *loop)
 {
     for (int i = 0; i < loop->parallel; i++) {
@@ -224,7 +248,8 @@ void loop_draft(struct loop *loop)
         for (int i = 0; i < live; i++) {
             struct slot *slot = &loop->slot[step->slot[rows[i]]];
 
-            slot->predicted[depth] = strata_predict(loop->strata, slot->stratum, depth, slot->feature[depth]);
+            slot->predicted[depth] =
+                strata_predict(loop->strata, slot->stratum, depth, slot->feature[depth]);
             loop->probability[i] = slot->predicted[depth];
             slot->drafted++;
         }
@@ -233,7 +258,8 @@ void loop_draft(struct loop *loop)
             struct slot *slot = &loop->slot[step->slot[rows[i]]];
 
             if (!loop->admit[i]) continue;
-            if (!draw_token(loop, slot, depth)) { /* a flagged draft row: nothing of it can be verified */
+            if (!draw_token(loop, slot,
+                            depth)) { /* a flagged draft row: nothing of it can be verified */
                 draft_failed(loop);
                 return;
             }

@@ -10,7 +10,10 @@
 #include "controller/request_node.h"
 #include "controller/ticks.h"
 
-static void ignore_refit(void *state, int stratum, int bits) { (void)state, (void)stratum, (void)bits; }
+static void ignore_refit(void *state, int stratum, int bits)
+{
+    (void)state, (void)stratum, (void)bits;
+}
 
 static uint64_t counting_key(void *state)
 {
@@ -20,7 +23,8 @@ static uint64_t counting_key(void *state)
     return key++ * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static int open_models(struct inprocess *process, const struct inprocess_options *options, char **cause)
+static int open_models(struct inprocess *process, const struct inprocess_options *options,
+                       char **cause)
 {
     int block = options->max_draft + 1;
     struct lm_options target = {
@@ -48,7 +52,8 @@ static int open_models(struct inprocess *process, const struct inprocess_options
     return process->draft ? 0 : -1;
 }
 
-static int open_costs(struct inprocess *process, const struct inprocess_options *options, char **cause)
+static int open_costs(struct inprocess *process, const struct inprocess_options *options,
+                      char **cause)
 {
     struct profile_options profile = {
         .target = process->target,
@@ -83,7 +88,8 @@ int inprocess_open(struct inprocess *process, const struct inprocess_options *op
     };
 
     memset(process, 0, sizeof *process);
-    if (open_models(process, options, cause) != 0 || open_costs(process, options, cause) != 0) return -1;
+    if (open_models(process, options, cause) != 0 || open_costs(process, options, cause) != 0)
+        return -1;
     loop.target = process->target;
     loop.draft = process->draft;
     loop.cost = process->cost;
@@ -108,7 +114,10 @@ struct flight {
     size_t length;
 };
 
-static void no_notify(void *state) { (void)state; }
+static void no_notify(void *state)
+{
+    (void)state;
+}
 
 static bool submit(struct inprocess *process, struct flight *flight, struct inprocess_job *job)
 {
@@ -163,7 +172,8 @@ static bool landed(struct flight *flight, char **cause)
 }
 
 int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int count, int concurrency,
-                  void (*between)(void *state, struct loop *loop, long steps), void *state, char **cause)
+                  void (*between)(void *state, struct loop *loop, long steps), void *state,
+                  char **cause)
 {
     struct flight *flights = calloc((size_t)concurrency, sizeof *flights);
     int next = 0, flying = 0;
@@ -173,7 +183,8 @@ int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int cou
     for (long steps = 0; !why && (next < count || flying > 0); steps++) {
         for (int i = 0; i < concurrency && next < count && !why; i++) {
             if (flights[i].request) continue;
-            if (!submit(process, &flights[i], &jobs[next++])) cause_set(&why, "a prompt could not be submitted");
+            if (!submit(process, &flights[i], &jobs[next++]))
+                cause_set(&why, "a prompt could not be submitted");
             flying++;
         }
         if (between) between(state, process->loop, steps);

@@ -1,4 +1,5 @@
-/* inprocess.h - a model pair and its loop in this thread, without daemon or HTTP: for benchmarks and end-to-end tests. */
+/* inprocess.h - a model pair and its loop in this thread, without daemon or HTTP: for benchmarks
+ * and end-to-end tests. */
 #ifndef CONTROLLER_INPROCESS_H
 #define CONTROLLER_INPROCESS_H
 
@@ -15,16 +16,17 @@ struct inprocess {
 struct inprocess_options {
     const char *target, *draft; /* GGUF files; draft may be NULL */
     int parallel, max_draft, threads, context;
-    bool exact, profile;        /* profile: measure costs first, else a flat guess learns online */
+    bool exact, profile; /* profile: measure costs first, else a flat guess learns online */
     enum draft_choice choice;
 };
 
 /* 0, or -1 with *cause; then inprocess_close is harmless. */
-int inprocess_open(struct inprocess *process, const struct inprocess_options *options, char **cause);
+int inprocess_open(struct inprocess *process, const struct inprocess_options *options,
+                   char **cause);
 void inprocess_close(struct inprocess *process);
 
 struct inprocess_job {
-    const char *prompt;       /* raw text; special tokens are parsed */
+    const char *prompt; /* raw text; special tokens are parsed */
     float temperature;
     bool seeded, ignore_eos;
     uint64_t seed;
@@ -32,14 +34,15 @@ struct inprocess_job {
     /* results, freed by inprocess_clear */
     char *text;
     int tokens;
-    double first_ms;          /* submit to first token */
+    double first_ms; /* submit to first token */
     enum request_finish finish;
 };
 
-/* Run all jobs, at most `concurrency` at a time, in order. between(state, steps), if given, is called between steps (to
- * toggle modes). Returns 0, or -1 with *cause when a job failed. */
+/* Run all jobs, at most `concurrency` at a time, in order. between(state, steps), if given, is
+ * called between steps (to toggle modes). Returns 0, or -1 with *cause when a job failed. */
 int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int count, int concurrency,
-                  void (*between)(void *state, struct loop *loop, long steps), void *state, char **cause);
+                  void (*between)(void *state, struct loop *loop, long steps), void *state,
+                  char **cause);
 void inprocess_clear(struct inprocess_job *jobs, int count);
 
 /* The prompt in the model's chat template; malloc'd, or NULL with *cause. */

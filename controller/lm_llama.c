@@ -1,7 +1,8 @@
 /* lm_llama.c - lm.h over libllama: the one file that knows it.
  *
- * Written against the header of the pinned version (struct layouts change under one SONAME): lm_open refuses another.
- * libllama aborts the process on over-limit batches (GGML_ASSERT), so every limit is checked here before a call.
+ * Written against the header of the pinned version (struct layouts change under one SONAME):
+ * lm_open refuses another. libllama aborts the process on over-limit batches (GGML_ASSERT), so
+ * every limit is checked here before a call.
  */
 #include "config.h"
 
@@ -19,8 +20,8 @@
 #include "controller/lm.h"
 
 #define PINNED_VERSION "0.5.0"
-#define EXACT_CELLS 256  /* cells a sequence up to which attention sums are bit-equal (measured) */
-#define EXACT_UBATCH 63  /* at 64 rows and more another matrix kernel is chosen (measured) */
+#define EXACT_CELLS 256 /* cells a sequence up to which attention sums are bit-equal (measured) */
+#define EXACT_UBATCH 63 /* at 64 rows and more another matrix kernel is chosen (measured) */
 #define DEFAULT_UBATCH 512
 #define DEFAULT_CELLS 8192
 #define DIGEST_CHUNK 65536
@@ -39,7 +40,8 @@ struct lm {
     llama_seq_id **sequence_pointer;
 };
 
-/* The engine's first complaint since forget_complaint, which names the root of what follows; guarded by complaint_lock. */
+/* The engine's first complaint since forget_complaint, which names the root of what follows;
+ * guarded by complaint_lock. */
 static char complaint[400];
 static pthread_mutex_t complaint_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t backend_once = PTHREAD_ONCE_INIT;
@@ -114,7 +116,8 @@ static bool file_is_gguf(const char *path, char **cause)
     return true;
 }
 
-/* FNV-1a over the size and evenly spaced chunks: enough to tell two weight files apart without reading gigabytes. */
+/* FNV-1a over the size and evenly spaced chunks: enough to tell two weight files apart without
+ * reading gigabytes. */
 static bool digest_file(const char *path, char out[17])
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -218,7 +221,8 @@ static bool make_context(struct lm *lm, const struct lm_options *options, char *
             if (cells > DEFAULT_CELLS) cells = DEFAULT_CELLS;
         }
         params.kv_unified = true; /* otherwise a ragged batch is cut into several forward passes */
-        params.n_ubatch = options->batch < DEFAULT_UBATCH ? (uint32_t)options->batch : DEFAULT_UBATCH;
+        params.n_ubatch =
+            options->batch < DEFAULT_UBATCH ? (uint32_t)options->batch : DEFAULT_UBATCH;
     }
     params.n_ctx = (uint32_t)cells;
     params.n_batch = (uint32_t)options->batch;
@@ -317,8 +321,10 @@ void lm_close(struct lm *lm)
 static const struct form {
     const char *name;
     enum llama_ftype type;
-} forms[] = {{"BF16", LLAMA_FTYPE_MOSTLY_BF16}, {"F16", LLAMA_FTYPE_MOSTLY_F16},
-             {"Q8_0", LLAMA_FTYPE_MOSTLY_Q8_0}, {"Q4_0", LLAMA_FTYPE_MOSTLY_Q4_0}};
+} forms[] = {{"BF16", LLAMA_FTYPE_MOSTLY_BF16},
+             {"F16", LLAMA_FTYPE_MOSTLY_F16},
+             {"Q8_0", LLAMA_FTYPE_MOSTLY_Q8_0},
+             {"Q4_0", LLAMA_FTYPE_MOSTLY_Q4_0}};
 
 int lm_convert(const char *from, const char *to, const char *form, int threads, char **cause)
 {
@@ -346,15 +352,42 @@ int lm_convert(const char *from, const char *to, const char *form, int threads, 
     return 0;
 }
 
-const char *lm_name(const struct lm *lm) { return lm->name; }
-const char *lm_digest(const struct lm *lm) { return lm->digest; }
-int lm_vocab(const struct lm *lm) { return lm->vocab_size; }
-int lm_context_cells(const struct lm *lm) { return lm->cells; }
-int lm_sequence_cells(const struct lm *lm) { return lm->sequence_cells; }
-int lm_batch_limit(const struct lm *lm) { return lm->batch_limit; }
-int lm_outputs_limit(const struct lm *lm) { return lm->outputs_limit; }
-bool lm_can_roll_back(const struct lm *lm) { return lm->can_roll_back; }
-size_t lm_logits_stride(const struct lm *lm) { return (size_t)lm->vocab_size; }
+const char *lm_name(const struct lm *lm)
+{
+    return lm->name;
+}
+const char *lm_digest(const struct lm *lm)
+{
+    return lm->digest;
+}
+int lm_vocab(const struct lm *lm)
+{
+    return lm->vocab_size;
+}
+int lm_context_cells(const struct lm *lm)
+{
+    return lm->cells;
+}
+int lm_sequence_cells(const struct lm *lm)
+{
+    return lm->sequence_cells;
+}
+int lm_batch_limit(const struct lm *lm)
+{
+    return lm->batch_limit;
+}
+int lm_outputs_limit(const struct lm *lm)
+{
+    return lm->outputs_limit;
+}
+bool lm_can_roll_back(const struct lm *lm)
+{
+    return lm->can_roll_back;
+}
+size_t lm_logits_stride(const struct lm *lm)
+{
+    return (size_t)lm->vocab_size;
+}
 
 static bool batch_fits(const struct lm *lm, const struct lm_batch *batch, char **cause)
 {
@@ -402,13 +435,17 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
     if (status == 0) llama_synchronize(lm->context);
     if (status == 0) return 0;
     copy_complaint(why, sizeof why);
-    cause_set(cause, status == 1 ? "the engine found no room for %d tokens in its KV cache (%s)"
-                                 : "the engine failed on a batch of %d tokens: %s",
+    cause_set(cause,
+              status == 1 ? "the engine found no room for %d tokens in its KV cache (%s)"
+                          : "the engine failed on a batch of %d tokens: %s",
               batch->count, why);
     return -1;
 }
 
-float *lm_logits(struct lm *lm, int row) { return llama_get_logits_ith(lm->context, row); }
+float *lm_logits(struct lm *lm, int row)
+{
+    return llama_get_logits_ith(lm->context, row);
+}
 
 bool lm_trim(struct lm *lm, int sequence, int from)
 {
@@ -500,7 +537,9 @@ char *lm_chat(const struct lm *lm, const struct lm_message *messages, size_t cou
         length = llama_chat_apply_template(template, chat, count, true, text, length);
     }
     if (length < 0) {
-        cause_set(cause, "libllama does not know the chat template of %s (it starts \"%.60s\"): use /v1/completions",
+        cause_set(cause,
+                  "libllama does not know the chat template of %s (it starts \"%.60s\"): use "
+                  "/v1/completions",
                   lm->name, template);
         free(text);
         text = NULL;
@@ -535,15 +574,18 @@ char *lm_mismatch(const struct lm *target, const struct lm *draft)
     }
     if (llama_vocab_bos(a) != llama_vocab_bos(b) || llama_vocab_eos(a) != llama_vocab_eos(b) ||
         llama_vocab_get_add_bos(a) != llama_vocab_get_add_bos(b)) {
-        cause_set(&why, "the special tokens differ: begin %d and end %d in the draft, %d and %d in the target",
-                  llama_vocab_bos(b), llama_vocab_eos(b), llama_vocab_bos(a), llama_vocab_eos(a));
+        cause_set(
+            &why,
+            "the special tokens differ: begin %d and end %d in the draft, %d and %d in the target",
+            llama_vocab_bos(b), llama_vocab_eos(b), llama_vocab_bos(a), llama_vocab_eos(a));
         return why;
     }
     for (int32_t token = 0; token < shared; token++) {
         const char *x = llama_vocab_get_text(a, token), *y = llama_vocab_get_text(b, token);
 
         if (strcmp(x, y) == 0) continue;
-        cause_set(&why, "token %d is \"%.40s\" in the draft and \"%.40s\" in the target", token, y, x);
+        cause_set(&why, "token %d is \"%.40s\" in the draft and \"%.40s\" in the target", token, y,
+                  x);
         return why;
     }
     return NULL;

@@ -19,17 +19,59 @@ int lm_convert(const char *from, const char *to, const char *form, int threads, 
     return -1;
 }
 
-void lm_close(struct lm *lm) { (void)lm; }
-const char *lm_engine_version(void) { return "none"; }
-const char *lm_name(const struct lm *lm) { (void)lm; return ""; }
-const char *lm_digest(const struct lm *lm) { (void)lm; return ""; }
-int lm_vocab(const struct lm *lm) { (void)lm; return 0; }
-int lm_context_cells(const struct lm *lm) { (void)lm; return 0; }
-int lm_sequence_cells(const struct lm *lm) { (void)lm; return 0; }
-int lm_batch_limit(const struct lm *lm) { (void)lm; return 0; }
-int lm_outputs_limit(const struct lm *lm) { (void)lm; return 0; }
-bool lm_can_roll_back(const struct lm *lm) { (void)lm; return false; }
-size_t lm_logits_stride(const struct lm *lm) { (void)lm; return 0; }
+void lm_close(struct lm *lm)
+{
+    (void)lm;
+}
+const char *lm_engine_version(void)
+{
+    return "none";
+}
+const char *lm_name(const struct lm *lm)
+{
+    (void)lm;
+    return "";
+}
+const char *lm_digest(const struct lm *lm)
+{
+    (void)lm;
+    return "";
+}
+int lm_vocab(const struct lm *lm)
+{
+    (void)lm;
+    return 0;
+}
+int lm_context_cells(const struct lm *lm)
+{
+    (void)lm;
+    return 0;
+}
+int lm_sequence_cells(const struct lm *lm)
+{
+    (void)lm;
+    return 0;
+}
+int lm_batch_limit(const struct lm *lm)
+{
+    (void)lm;
+    return 0;
+}
+int lm_outputs_limit(const struct lm *lm)
+{
+    (void)lm;
+    return 0;
+}
+bool lm_can_roll_back(const struct lm *lm)
+{
+    (void)lm;
+    return false;
+}
+size_t lm_logits_stride(const struct lm *lm)
+{
+    (void)lm;
+    return 0;
+}
 
 int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
 {
@@ -38,8 +80,16 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
     return -1;
 }
 
-float *lm_logits(struct lm *lm, int row) { (void)lm, (void)row; return NULL; }
-bool lm_trim(struct lm *lm, int sequence, int from) { (void)lm, (void)sequence, (void)from; return false; }
+float *lm_logits(struct lm *lm, int row)
+{
+    (void)lm, (void)row;
+    return NULL;
+}
+bool lm_trim(struct lm *lm, int sequence, int from)
+{
+    (void)lm, (void)sequence, (void)from;
+    return false;
+}
 
 int lm_tokenize(const struct lm *lm, const char *text, size_t length, bool add_special,
                 bool parse_special, int32_t **tokens)
@@ -55,8 +105,16 @@ int lm_piece(const struct lm *lm, int32_t token, char *bytes, size_t size)
     return 0;
 }
 
-bool lm_is_end(const struct lm *lm, int32_t token) { (void)lm, (void)token; return false; }
-int lm_end_tokens(const struct lm *lm, int32_t *tokens, int capacity) { (void)lm, (void)tokens, (void)capacity; return 0; }
+bool lm_is_end(const struct lm *lm, int32_t token)
+{
+    (void)lm, (void)token;
+    return false;
+}
+int lm_end_tokens(const struct lm *lm, int32_t *tokens, int capacity)
+{
+    (void)lm, (void)tokens, (void)capacity;
+    return 0;
+}
 
 char *lm_chat(const struct lm *lm, const struct lm_message *messages, size_t count, char **cause)
 {
@@ -65,4 +123,8 @@ char *lm_chat(const struct lm *lm, const struct lm_message *messages, size_t cou
     return NULL;
 }
 
-char *lm_mismatch(const struct lm *target, const struct lm *draft) { (void)target, (void)draft; return NULL; }
+char *lm_mismatch(const struct lm *target, const struct lm *draft)
+{
+    (void)target, (void)draft;
+    return NULL;
+}

@@ -1,9 +1,11 @@
-/* logprobs.c - see logprobs.h. One pass with a short sorted list: count is at most REQUEST_MAX_LOGPROBS. */
+/* logprobs.c - see logprobs.h. One pass with a short sorted list: count is at most
+ * REQUEST_MAX_LOGPROBS. */
 #include "config.h"
 
 #include "controller/logprobs.h"
 
-void logprobs_top(const float *logits, size_t vocab, float log_norm, int count, struct request_token *entry)
+void logprobs_top(const float *logits, size_t vocab, float log_norm, int count,
+                  struct request_token *entry)
 {
     struct request_logprob *best = entry->alternative;
     int filled = 0;

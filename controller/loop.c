@@ -1,4 +1,5 @@
-/* loop.c - the step, whole: admit -> draft (plan) -> verify -> observe (refit) -> publish. See loop.h. */
+/* loop.c - the step, whole: admit -> draft (plan) -> verify -> observe (refit) -> publish. See
+ * loop.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -22,7 +23,8 @@ bool loop_step(struct loop *loop)
     loop_draft(loop);
     loop_verify(loop);
     loop_observe(loop);
-    if (loop->options.stepped) loop->options.stepped(loop->options.state, loop->slot, loop->parallel);
+    if (loop->options.stepped)
+        loop->options.stepped(loop->options.state, loop->slot, loop->parallel);
     step->number++;
     return true;
 }
@@ -42,7 +44,8 @@ int loop_running(const struct loop *loop)
     return running;
 }
 
-void loop_release(struct loop *loop, struct slot *slot, enum request_finish finish, const char *error)
+void loop_release(struct loop *loop, struct slot *slot, enum request_finish finish,
+                  const char *error)
 {
     request_set_usage(slot->request, &slot->usage);
     request_finish(slot->request, finish, error);
@@ -59,8 +62,9 @@ void loop_release(struct loop *loop, struct slot *slot, enum request_finish fini
     pthread_mutex_unlock(&loop->tally.lock);
 }
 
-bool loop_set_policy(struct loop *loop, const struct planner_options *planner, enum draft_choice choice,
-                     enum tt_estimator_kind estimator, int refit_interval_steps)
+bool loop_set_policy(struct loop *loop, const struct planner_options *planner,
+                     enum draft_choice choice, enum tt_estimator_kind estimator,
+                     int refit_interval_steps)
 {
     struct loop_options *options = &loop->options;
 
@@ -82,7 +86,8 @@ bool loop_set_policy(struct loop *loop, const struct planner_options *planner, e
 static bool open_kernels(struct loop *loop, char **cause)
 {
     size_t vocab = loop->vocab > loop->draft_vocab ? loop->vocab : loop->draft_vocab;
-    size_t rows = (size_t)(loop->parallel > loop->max_draft + 1 ? loop->parallel : loop->max_draft + 1);
+    size_t rows =
+        (size_t)(loop->parallel > loop->max_draft + 1 ? loop->parallel : loop->max_draft + 1);
     struct tt_options options = {.backend = "cpu", .vocab = vocab, .max_rows = rows};
     int status = tt_open(&loop->rows, &options);
 
@@ -97,7 +102,8 @@ static bool make_slots(struct loop *loop)
     loop->slot = calloc((size_t)loop->parallel, sizeof *loop->slot);
     if (!loop->slot) return false;
     for (int i = 0; i < loop->parallel; i++)
-        if (!slot_init(&loop->slot[i], i, capacity, loop->max_draft, loop->draft_vocab, true, loop->end_count))
+        if (!slot_init(&loop->slot[i], i, capacity, loop->max_draft, loop->draft_vocab, true,
+                       loop->end_count))
             return false;
     return true;
 }
@@ -122,9 +128,10 @@ static bool make_scratch(struct loop *loop, int queue_capacity)
     loop->raw = calloc(block * loop->vocab, sizeof *loop->raw);
     loop->end_tokens = calloc(MOST_END_TOKENS, sizeof *loop->end_tokens);
     loop->queue = queue_new(queue_capacity);
-    if (!loop->target_batch || !loop->draft_batch || !loop->step.plan || !loop->step.slot || !loop->step.admitted ||
-        !loop->step.accepted || !loop->stats || !loop->inverse_temperature || !loop->probability || !loop->admit ||
-        !loop->tokens || !loop->raw || !loop->end_tokens || !loop->queue)
+    if (!loop->target_batch || !loop->draft_batch || !loop->step.plan || !loop->step.slot ||
+        !loop->step.admitted || !loop->step.accepted || !loop->stats ||
+        !loop->inverse_temperature || !loop->probability || !loop->admit || !loop->tokens ||
+        !loop->raw || !loop->end_tokens || !loop->queue)
         return false;
     loop->end_count = lm_end_tokens(loop->target, loop->end_tokens, MOST_END_TOKENS);
     if (loop->end_count > MOST_END_TOKENS) loop->end_count = MOST_END_TOKENS;
@@ -150,7 +157,8 @@ struct loop *loop_new(const struct loop_options *options, int queue_capacity, ch
     }
     tally_init(&loop->tally);
     loop->planner = planner_new(&options->planner, loop->cost);
-    loop->strata = strata_new(options->max_draft, options->estimator, options->refit_interval_steps);
+    loop->strata =
+        strata_new(options->max_draft, options->estimator, options->refit_interval_steps);
     loop->ngram = ngram_new();
     if (!loop->planner || !loop->strata || !loop->ngram || !make_scratch(loop, queue_capacity) ||
         !open_kernels(loop, cause) || !make_slots(loop))
@@ -166,7 +174,8 @@ void loop_free(struct loop *loop)
 {
     if (!loop) return;
     for (int i = 0; loop->slot && i < loop->parallel; i++) {
-        if (loop->slot[i].request) loop_release(loop, &loop->slot[i], REQUEST_FAILED, "the node is stopping");
+        if (loop->slot[i].request)
+            loop_release(loop, &loop->slot[i], REQUEST_FAILED, "the node is stopping");
         slot_destroy(&loop->slot[i]);
     }
     free(loop->slot);

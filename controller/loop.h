@@ -1,7 +1,8 @@
 /* loop.h - the step that trimtab exists for: admit, draft, plan, verify, observe, refit, publish.
  *
- * loop.c shows it whole; each verb is one call into one file (admit.c, draft.c, verify.c, observe.c). One thread runs the
- * loop and owns everything here but the queue and the tally, which are thread-safe.
+ * loop.c shows it whole; each verb is one call into one file (admit.c, draft.c, verify.c,
+ * observe.c). One thread runs the loop and owns everything here but the queue and the tally, which
+ * are thread-safe.
  */
 #ifndef CONTROLLER_LOOP_H
 #define CONTROLLER_LOOP_H
@@ -19,8 +20,9 @@
 #include "controller/strata.h"
 #include "controller/tally.h"
 
-#define LOOP_DRAFT_WINDOW 512 /* positions a small draft model was trained for; it restarts when they are used up */
-#define LOOP_CATCH_UP 64      /* tokens read when the draft model restarts on a request */
+#define LOOP_DRAFT_WINDOW                                                                          \
+    512 /* positions a small draft model was trained for; it restarts when they are used up */
+#define LOOP_CATCH_UP 64       /* tokens read when the draft model restarts on a request */
 #define LOOP_PREFILL_BATCH 512 /* most prompt tokens of one step */
 
 enum draft_choice { DRAFT_AUTO, DRAFT_MODEL, DRAFT_NGRAM, DRAFT_NONE };
@@ -28,16 +30,17 @@ const char *draft_choice_name(enum draft_choice choice);
 bool draft_choice_parse(const char *name, enum draft_choice *choice);
 
 struct loop_options {
-    struct lm *target, *draft;  /* draft may be NULL; both outlive the loop */
-    struct cost_model *cost;    /* outlives the loop */
+    struct lm *target, *draft; /* draft may be NULL; both outlive the loop */
+    struct cost_model *cost;   /* outlives the loop */
     int parallel, max_draft, prefill_chunk;
     enum draft_choice choice;
     struct planner_options planner;
     enum tt_estimator_kind estimator;
-    int refit_interval_steps;   /* 0 = the kind's own */
+    int refit_interval_steps;           /* 0 = the kind's own */
     uint64_t (*fresh_key)(void *state); /* 64 random bits, for requests without a seed */
     void *fresh_state;
-    /* Called by the loop's thread after a step in which stratum's estimator did something (TT_STEP_* bits). */
+    /* Called by the loop's thread after a step in which stratum's estimator did something
+     * (TT_STEP_* bits). */
     void (*refitted)(void *state, int stratum, int bits);
     /* Called after every step, `step_end` (record). */
     void (*stepped)(void *state, const struct slot *slot, int slots);
@@ -46,11 +49,11 @@ struct loop_options {
 
 struct step { /* one target forward pass */
     uint64_t number;
-    int decoding;               /* requests that decode: rows of the plan */
-    int finishing;              /* prefills that sample their first token */
+    int decoding;                 /* requests that decode: rows of the plan */
+    int finishing;                /* prefills that sample their first token */
     struct planner_request *plan; /* (parallel) */
-    int *slot;                  /* (parallel) plan row -> slot */
-    int *admitted, *accepted;   /* (parallel) by plan row */
+    int *slot;                    /* (parallel) plan row -> slot */
+    int *admitted, *accepted;     /* (parallel) by plan row */
     double begun_ms, draft_ms, verify_ms;
     bool failed;
 };
@@ -71,14 +74,14 @@ struct loop {
     struct queue *queue;
     struct slot *slot; /* (parallel) */
     enum mode mode;
-    int fixed_draft;   /* K in force in mode fixed; -1 otherwise */
+    int fixed_draft; /* K in force in mode fixed; -1 otherwise */
     struct step step;
     struct tally tally;
     struct tt_row_stats *stats; /* (parallel or max_draft + 1) scratch of draft.c and verify.c */
     float *inverse_temperature; /* (parallel) scratch */
     double *probability;        /* (parallel) scratch */
     uint8_t *admit;             /* (parallel) scratch */
-    float *raw;                 /* (max_draft + 1, vocab) scratch of verify.c: rows before their transforms */
+    float *raw; /* (max_draft + 1, vocab) scratch of verify.c: rows before their transforms */
     struct request_token *tokens; /* (max_draft + 1) scratch of verify.c: logprobs */
 };
 
@@ -90,16 +93,19 @@ void loop_free(struct loop *loop); /* fails whatever is unfinished; NULL-safe */
 bool loop_step(struct loop *loop);
 /* Before a step. Returns the uniform K of mode fixed, else -1. */
 int loop_set_mode(struct loop *loop, enum mode mode);
-/* New planner options, drafter choice and estimator; between steps. False when memory is out: nothing changed. */
-bool loop_set_policy(struct loop *loop, const struct planner_options *planner, enum draft_choice choice,
-                     enum tt_estimator_kind estimator, int refit_interval_steps);
+/* New planner options, drafter choice and estimator; between steps. False when memory is out:
+ * nothing changed. */
+bool loop_set_policy(struct loop *loop, const struct planner_options *planner,
+                     enum draft_choice choice, enum tt_estimator_kind estimator,
+                     int refit_interval_steps);
 /* Most tokens of prompt and output that one request may have. */
 int loop_request_cells(const struct loop *loop);
 /* Requests in slots. */
 int loop_running(const struct loop *loop);
 
 /* ---- the verbs, for loop.c only */
-/* Bring waiting requests into free slots and give prefills their share of this step. False: nothing to do. */
+/* Bring waiting requests into free slots and give prefills their share of this step. False: nothing
+ * to do. */
 bool loop_admit(struct loop *loop);
 /* Plan and draft depth by depth; admission is final at the draw. */
 void loop_draft(struct loop *loop);
@@ -108,6 +114,7 @@ void loop_verify(struct loop *loop);
 /* Labels to the estimators (which may refit), outcome to planner and cost model. */
 void loop_observe(struct loop *loop);
 /* Take a slot out of service: `finish` its request (error in words or NULL). */
-void loop_release(struct loop *loop, struct slot *slot, enum request_finish finish, const char *error);
+void loop_release(struct loop *loop, struct slot *slot, enum request_finish finish,
+                  const char *error);
 
 #endif

@@ -1,7 +1,9 @@
-/* main.c - trimtabd: read the configuration, open the store, the node and the front, serve until a signal says otherwise.
+/* main.c - trimtabd: read the configuration, open the store, the node and the front, serve until a
+ * signal says otherwise.
  *
- * SIGTERM and SIGINT drain (running requests finish, within a deadline; a second one stops at once); SIGHUP reads the
- * configuration and the tokens again. Exit status: 0 after a clean stop, 1 when something could not start, 2 for usage.
+ * SIGTERM and SIGINT drain (running requests finish, within a deadline; a second one stops at
+ * once); SIGHUP reads the configuration and the tokens again. Exit status: 0 after a clean stop, 1
+ * when something could not start, 2 for usage.
  */
 #include "config.h"
 
@@ -47,7 +49,10 @@ static void show_progress(const char *what, double done)
 
     if (percent == last || (!isatty(STDERR_FILENO) && percent < 100)) return;
     last = percent == 100 ? -1 : percent;
-    fprintf(stderr, isatty(STDERR_FILENO) && percent < 100 ? "\rtrimtabd: %s %3d %%" : "\rtrimtabd: %s %3d %%\n", what, percent);
+    fprintf(stderr,
+            isatty(STDERR_FILENO) && percent < 100 ? "\rtrimtabd: %s %3d %%"
+                                                   : "\rtrimtabd: %s %3d %%\n",
+            what, percent);
 }
 
 /* mkdir -p with mode 0700. */
@@ -72,7 +77,8 @@ static int open_store(struct daemon *daemon, char **cause)
     struct store_options options = {.path = daemon->store_path};
 
     if (make_folder(daemon->configuration.state, cause) != 0) return -1;
-    snprintf(daemon->store_path, sizeof daemon->store_path, "%s/trimtab.db", daemon->configuration.state);
+    snprintf(daemon->store_path, sizeof daemon->store_path, "%s/trimtab.db",
+             daemon->configuration.state);
     daemon->store = store_open(&options, cause);
     return daemon->store ? 0 : -1;
 }
@@ -136,7 +142,8 @@ static void say_ready(const struct daemon *daemon)
     notify_manager("READY=1");
     if (port > 0)
         fprintf(stderr, "trimtabd: listening on http://%.*s:%d and %s\n",
-                colon ? (int)(colon - listen) : (int)strlen(listen), listen, port, daemon->configuration.socket);
+                colon ? (int)(colon - listen) : (int)strlen(listen), listen, port,
+                daemon->configuration.socket);
     else
         fprintf(stderr, "trimtabd: listening on %s\n", daemon->configuration.socket);
 }
@@ -161,21 +168,25 @@ static void reload(struct daemon *daemon)
         return;
     }
     if (after.mode != before.mode)
-        daemon->node->ops->set_mode(daemon->node, after.mode, -1, "configuration reloaded", &actor, &generation, &cause);
-    if (after.max_draft > daemon->configuration.max_draft) after.max_draft = daemon->configuration.max_draft;
+        daemon->node->ops->set_mode(daemon->node, after.mode, -1, "configuration reloaded", &actor,
+                                    &generation, &cause);
+    if (after.max_draft > daemon->configuration.max_draft)
+        after.max_draft = daemon->configuration.max_draft;
     after.draft = before.draft; /* another draft needs a restart */
     after.mode = before.mode;
     if (memcmp(&after, &before, sizeof after) != 0) {
         json_t *settings = policy_to_json(&after);
 
         json_object_del(settings, "draft");
-        daemon->node->ops->set(daemon->node, settings, -1, "configuration reloaded", &actor, &generation, &cause);
+        daemon->node->ops->set(daemon->node, settings, -1, "configuration reloaded", &actor,
+                               &generation, &cause);
         json_decref(settings);
     }
     if (cause)
         complain("reload", cause, 0);
     else
-        fprintf(stderr, "trimtabd: configuration read again (model, draft, listeners and sizes need a restart)\n");
+        fprintf(stderr, "trimtabd: configuration read again (model, draft, listeners and sizes "
+                        "need a restart)\n");
     configuration_clear(&daemon->configuration);
     daemon->configuration = fresh;
     notify_manager("READY=1");
@@ -188,7 +199,8 @@ static void drain(struct daemon *daemon, const sigset_t *signals)
     struct timespec poll = {0, DRAIN_POLL_US * 1000};
 
     notify_manager("STOPPING=1");
-    fprintf(stderr, "trimtabd: draining (at most %d s; a second signal stops at once)\n", daemon->configuration.drain_timeout_s);
+    fprintf(stderr, "trimtabd: draining (at most %d s; a second signal stops at once)\n",
+            daemon->configuration.drain_timeout_s);
     server_drain(daemon->server);
     daemon->node->ops->drain(daemon->node);
     while (!daemon->node->ops->idle(daemon->node) && ticks_us() < deadline) {
@@ -232,7 +244,8 @@ int main(int argc, char **argv)
     char *cause = NULL;
     int status;
 
-    if (configuration_read(&daemon.configuration, argc, argv, &cause) != 0) return complain("", cause, 2);
+    if (configuration_read(&daemon.configuration, argc, argv, &cause) != 0)
+        return complain("", cause, 2);
     if (daemon.configuration.help || daemon.configuration.version) {
         if (daemon.configuration.help)
             configuration_print_help(stdout);

@@ -1,4 +1,5 @@
-/* nearest.c - see nearest.h. Levenshtein distance over one row; words longer than LONGEST are never near. */
+/* nearest.c - see nearest.h. Levenshtein distance over one row; words longer than LONGEST are never
+ * near. */
 #include "config.h"
 
 #include <string.h>

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Of (count) words the one with the smallest edit distance to `word`, or NULL when none is near (more than a third of its
- * letters differ). */
+/* Of (count) words the one with the smallest edit distance to `word`, or NULL when none is near
+ * (more than a third of its letters differ). */
 const char *nearest_word(const char *word, const char *const *words, size_t count);
 
 #endif

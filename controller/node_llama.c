@@ -1,6 +1,6 @@
-/* node_llama.c - see node_llama.h. One thread loads, profiles and then runs the loop; one samples it every second. Calls
- * from other threads leave a wish or read a copy; the loop takes wishes up between two steps, so nothing that runs is
- * dropped by a change of mode.
+/* node_llama.c - see node_llama.h. One thread loads, profiles and then runs the loop; one samples
+ * it every second. Calls from other threads leave a wish or read a copy; the loop takes wishes up
+ * between two steps, so nothing that runs is dropped by a change of mode.
  */
 #include "config.h"
 
@@ -24,29 +24,37 @@
 #define COST_CHANGES 64
 #define KEEP_LEARNED_S 60
 
-static struct llama_node *self(struct node *node) { return (struct llama_node *)node; }
+static struct llama_node *self(struct node *node)
+{
+    return (struct llama_node *)node;
+}
 
-void llama_node_event(struct llama_node *node, const char *severity, const char *kind, const char *text)
+void llama_node_event(struct llama_node *node, const char *severity, const char *kind,
+                      const char *text)
 {
     struct store_event event = {node->run_id, utc_ms(), severity, kind, text, NULL};
 
     if (node->options.store) store_put_event(node->options.store, &event);
 }
 
-static void put_decision(struct llama_node *node, const struct node_actor *actor, const char *what, const char *before,
-                         const char *after, const char *reason, const char *numbers)
+static void put_decision(struct llama_node *node, const struct node_actor *actor, const char *what,
+                         const char *before, const char *after, const char *reason,
+                         const char *numbers)
 {
-    struct store_decision decision = {node->run_id, utc_ms(), actor->who, actor->origin, what, before, after, reason, numbers};
+    struct store_decision decision = {node->run_id, utc_ms(), actor->who, actor->origin, what,
+                                      before,       after,    reason,     numbers};
 
     if (node->options.store) store_put_decision(node->options.store, &decision);
 }
 
-/* ------------------------------------------------------------------------------------------ the loop's thread */
+/* ------------------------------------------------------------------------------------------ the
+ * loop's thread */
 
 static const struct node_actor daemon_actor = {"trimtabd", "daemon"};
 static const struct node_actor planner_actor = {"planner", "daemon"};
 
-static struct planner_options planner_options_of(const struct llama_node *node, const struct policy *policy)
+static struct planner_options planner_options_of(const struct llama_node *node,
+                                                 const struct policy *policy)
 {
     return (struct planner_options){
         .max_draft = policy->max_draft,
@@ -83,8 +91,10 @@ static void take_wishes(struct llama_node *node)
     pthread_mutex_unlock(&node->lock);
     if (same) return;
     planner = planner_options_of(node, &wish);
-    taken = loop_set_policy(node->loop, &planner, wish.draft, wish.estimator, wish.refit_interval_steps);
-    if (taken && (wish.mode != force.mode || wish.fixed_draft != force.fixed_draft || wish.max_draft != force.max_draft))
+    taken = loop_set_policy(node->loop, &planner, wish.draft, wish.estimator,
+                            wish.refit_interval_steps);
+    if (taken && (wish.mode != force.mode || wish.fixed_draft != force.fixed_draft ||
+                  wish.max_draft != force.max_draft))
         fixed_draft = loop_set_mode(node->loop, wish.mode);
     pthread_mutex_lock(&node->lock);
     if (taken) node->force = wish;
@@ -92,12 +102,15 @@ static void take_wishes(struct llama_node *node)
     node->fixed_draft = fixed_draft;
     if (!taken) node->wish = node->force;
     pthread_mutex_unlock(&node->lock);
-    if (!taken) llama_node_event(node, "error", "settings", "out of memory: the change of settings was not taken");
+    if (!taken)
+        llama_node_event(node, "error", "settings",
+                         "out of memory: the change of settings was not taken");
     if (taken && wish.mode == MODE_FIXED && fixed_draft >= 0 && wish.fixed_draft == 0) {
         char text[32];
 
         snprintf(text, sizeof text, "%d", fixed_draft);
-        put_decision(node, &planner_actor, "fixed_draft", "auto", text, "the best uniform K of the cost table", NULL);
+        put_decision(node, &planner_actor, "fixed_draft", "auto", text,
+                     "the best uniform K of the cost table", NULL);
     }
 }
 
@@ -131,7 +144,8 @@ void llama_node_publish(struct llama_node *node)
     pthread_mutex_unlock(&node->lock);
 }
 
-static void put_refit(struct llama_node *node, int stratum, int bits, const struct tt_estimator_report *report)
+static void put_refit(struct llama_node *node, int stratum, int bits,
+                      const struct tt_estimator_report *report)
 {
     struct store_refit row = {
         .run_id = node->run_id,
@@ -146,7 +160,9 @@ static void put_refit(struct llama_node *node, int stratum, int bits, const stru
         .drift_z = report->drift_z,
         .observations = (int64_t)report->labels,
         .reset = (bits & TT_STEP_DRIFT) != 0,
-        .rejected = bits & TT_STEP_REJECTED ? "the window's sums were not finite or its slope step was refused" : NULL,
+        .rejected = bits & TT_STEP_REJECTED
+                        ? "the window's sums were not finite or its slope step was refused"
+                        : NULL,
         .positions = report->positions,
     };
 
@@ -175,8 +191,8 @@ static void refitted(void *state, int stratum, int bits)
     node->shown = stratum;
     pthread_mutex_unlock(&node->lock);
     if (!(bits & TT_STEP_DRIFT)) return;
-    snprintf(text, sizeof text, "drift in %s: z %+.1f; the estimator forgot nine tenths", strata_name(stratum),
-             report.drift_z);
+    snprintf(text, sizeof text, "drift in %s: z %+.1f; the estimator forgot nine tenths",
+             strata_name(stratum), report.drift_z);
     llama_node_event(node, "warning", "drift", text);
 }
 
@@ -193,7 +209,8 @@ static void note_regime(struct llama_node *node)
         snprintf(numbers, sizeof numbers, "{\"predicted_gain\": %.4f}", gain);
     else
         snprintf(numbers, sizeof numbers, "{}");
-    put_decision(node, &planner_actor, "regime", before, after, "the best uniform plan by cost and acceptance", numbers);
+    put_decision(node, &planner_actor, "regime", before, after,
+                 "the best uniform plan by cost and acceptance", numbers);
 }
 
 static void stepped(void *state, const struct slot *slot, int slots)
@@ -211,9 +228,9 @@ static void put_costs(struct llama_node *node)
     int count = cost_take_changed(node->cost, cells, COST_CHANGES);
 
     for (int i = 0; i < count && node->options.store; i++) {
-        struct store_cost row = {node->run_id,    utc_ms(),             cells[i].part, cells[i].tokens,
-                                 cells[i].requests, cells[i].context_band, cells[i].ms,   cells[i].spread_ms,
-                                 cells[i].n};
+        struct store_cost row = {node->run_id,    utc_ms(),           cells[i].part,
+                                 cells[i].tokens, cells[i].requests,  cells[i].context_band,
+                                 cells[i].ms,     cells[i].spread_ms, cells[i].n};
 
         store_put_cost(node->options.store, &row);
     }
@@ -229,7 +246,8 @@ static void wait_for_work(struct llama_node *node)
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&node->lock);
-    while (!node->stop && !node->visit && node->generation == node->force_generation && queue_length(node->loop->queue) == 0)
+    while (!node->stop && !node->visit && node->generation == node->force_generation &&
+           queue_length(node->loop->queue) == 0)
         if (pthread_cond_timedwait(&node->changed, &node->lock, &until) == ETIMEDOUT) break;
     pthread_mutex_unlock(&node->lock);
 }
@@ -276,7 +294,8 @@ static uint64_t fresh_key(void *state)
     uint64_t key = 0;
 
     (void)state;
-    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key) key = (uint64_t)ticks_us() * UINT64_C(0x9e3779b97f4a7c15);
+    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
+        key = (uint64_t)ticks_us() * UINT64_C(0x9e3779b97f4a7c15);
     return key;
 }
 
@@ -354,23 +373,29 @@ static void *run(void *state)
     describe_mode(node->wish.mode, node->fixed_draft, before, sizeof before);
     put_decision(node, &daemon_actor, "mode", "start", mode_name(node->wish.mode), before, NULL);
     if (cost_flat(node->cost))
-        llama_node_event(node, "warning", "cost", "the cost curve never rises: trimming cannot pay on this machine");
+        llama_node_event(node, "warning", "cost",
+                         "the cost curve never rises: trimming cannot pay on this machine");
     if (!lm_can_roll_back(node->target_lm))
-        llama_node_event(node, "warning", "model", "this model's memory cannot be rolled back: it runs without speculation");
-    node->sampler_started = pthread_create(&node->sampler_thread, NULL, llama_node_sample, node) == 0;
+        llama_node_event(node, "warning", "model",
+                         "this model's memory cannot be rolled back: it runs without speculation");
+    node->sampler_started =
+        pthread_create(&node->sampler_thread, NULL, llama_node_sample, node) == 0;
     become(node, NODE_SERVING, NULL);
     serve(node);
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------- calls of other threads */
+/* ------------------------------------------------------------------------------------- calls of
+ * other threads */
 
-bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *node, void *state), void *state)
+bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *node, void *state),
+                      void *state)
 {
     bool served;
 
     pthread_mutex_lock(&node->lock);
-    while (node->phase == NODE_SERVING && !node->stop && node->visit) pthread_cond_wait(&node->changed, &node->lock);
+    while (node->phase == NODE_SERVING && !node->stop && node->visit)
+        pthread_cond_wait(&node->changed, &node->lock);
     served = node->phase == NODE_SERVING && !node->stop;
     if (served) {
         node->visit = visit;
@@ -384,13 +409,15 @@ bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *
     return served;
 }
 
-static enum node_status wish(struct llama_node *node, const struct policy *policy, int64_t expect, int64_t *generation,
-                             char **cause)
+static enum node_status wish(struct llama_node *node, const struct policy *policy, int64_t expect,
+                             int64_t *generation, char **cause)
 {
     if (expect >= 0 && expect != node->generation) {
         *generation = node->generation;
-        cause_set(cause, "generation is %lld, not %lld: somebody else changed the node; look again and repeat",
-                  (long long)node->generation, (long long)expect);
+        cause_set(
+            cause,
+            "generation is %lld, not %lld: somebody else changed the node; look again and repeat",
+            (long long)node->generation, (long long)expect);
         return NODE_CONFLICT;
     }
     node->wish = *policy;
@@ -399,8 +426,9 @@ static enum node_status wish(struct llama_node *node, const struct policy *polic
     return NODE_OK;
 }
 
-static enum node_status set_mode(struct node *base, enum mode mode, int64_t expect, const char *reason,
-                                 const struct node_actor *actor, int64_t *generation, char **cause)
+static enum node_status set_mode(struct node *base, enum mode mode, int64_t expect,
+                                 const char *reason, const struct node_actor *actor,
+                                 int64_t *generation, char **cause)
 {
     struct llama_node *node = self(base);
     enum node_status status = NODE_UNABLE;
@@ -421,13 +449,15 @@ static enum node_status set_mode(struct node *base, enum mode mode, int64_t expe
     return status;
 }
 
-static void put_settings_decision(struct llama_node *node, const struct policy *before, const struct policy *after,
-                                  const char *reason, const struct node_actor *actor)
+static void put_settings_decision(struct llama_node *node, const struct policy *before,
+                                  const struct policy *after, const char *reason,
+                                  const struct node_actor *actor)
 {
     json_t *old = policy_to_json(before), *new = policy_to_json(after), *value;
     const char *key;
 
-    json_object_foreach (new, key, value) {
+    json_object_foreach(new, key, value)
+    {
         json_t *was = json_object_get(old, key);
         char *from, *to;
 
@@ -442,8 +472,9 @@ static void put_settings_decision(struct llama_node *node, const struct policy *
     json_decref(new);
 }
 
-static enum node_status set(struct node *base, const json_t *settings, int64_t expect, const char *reason,
-                            const struct node_actor *actor, int64_t *generation, char **cause)
+static enum node_status set(struct node *base, const json_t *settings, int64_t expect,
+                            const char *reason, const struct node_actor *actor, int64_t *generation,
+                            char **cause)
 {
     struct llama_node *node = self(base);
     enum node_status status = NODE_INVALID;
@@ -478,11 +509,13 @@ static json_t *settings(struct node *base)
 static json_t *request_row(const struct live_request *live, const char *phase, int64_t now_us)
 {
     static const char *const rules[] = {"greedy", "point mass", "ratio", "coupled"};
-    json_t *per_step = live->steps > 0 ? json_real((double)live->emitted / (double)live->steps) : json_null();
+    json_t *per_step =
+        live->steps > 0 ? json_real((double)live->emitted / (double)live->steps) : json_null();
 
-    return json_pack("{s:I s:s s:f s:i s:i s:o s:s s:s s:f s:b}", "id", (json_int_t)live->id, "phase", phase, "age_s",
-                     (double)(now_us - live->started_us) / 1e6, "prompt_tokens", live->prompt, "emitted", live->emitted,
-                     "tokens_per_step", per_step, "drafter", drafter_name(live->drafter), "rule", rules[live->rule],
+    return json_pack("{s:I s:s s:f s:i s:i s:o s:s s:s s:f s:b}", "id", (json_int_t)live->id,
+                     "phase", phase, "age_s", (double)(now_us - live->started_us) / 1e6,
+                     "prompt_tokens", live->prompt, "emitted", live->emitted, "tokens_per_step",
+                     per_step, "drafter", drafter_name(live->drafter), "rule", rules[live->rule],
                      "temperature", (double)live->temperature, "seeded", live->seeded);
 }
 
@@ -495,7 +528,9 @@ static void add_queued(void *state, struct request *request, int64_t since_us)
 {
     struct queued_rows *queued = state;
     const struct request_params *params = request_params_of(request);
-    struct live_request live = {.id = request_id(request), .started_us = since_us, .seeded = params->seeded,
+    struct live_request live = {.id = request_id(request),
+                                .started_us = since_us,
+                                .seeded = params->seeded,
                                 .temperature = params->temperature};
 
     request_prompt_of(request, &live.prompt);
@@ -512,8 +547,9 @@ static json_t *requests(struct node *base)
     pthread_mutex_lock(&node->lock);
     serving = node->phase == NODE_SERVING;
     for (int i = 0; i < node->live_count; i++)
-        json_array_append_new(queued.rows,
-                              request_row(&node->live[i], node->live[i].prefill ? "prefill" : "decode", queued.now_us));
+        json_array_append_new(queued.rows, request_row(&node->live[i],
+                                                       node->live[i].prefill ? "prefill" : "decode",
+                                                       queued.now_us));
     pthread_mutex_unlock(&node->lock);
     if (serving) queue_visit(node->loop->queue, add_queued, &queued);
     return queued.rows;
@@ -527,7 +563,8 @@ static void visit_cost(struct llama_node *node, void *state)
     *out = cost_to_json(node->cost);
     planner_uniform(node->loop->planner, uniform, TT_MAX_POSITIONS + 1);
     for (int k = 0; k <= node->loop->options.planner.max_draft; k++)
-        json_array_append_new(list, isfinite(uniform[k]) ? json_real(uniform[k] * 1000) : json_null());
+        json_array_append_new(list,
+                              isfinite(uniform[k]) ? json_real(uniform[k] * 1000) : json_null());
     if (*out) json_object_set_new(*out, "uniform_tps", list);
 }
 
@@ -538,33 +575,44 @@ static json_t *cost(struct node *base)
     return llama_node_visit(self(base), visit_cost, &object) ? object : json_object();
 }
 
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
 
-static double ratio(double part, double whole) { return whole > 0 ? part / whole : NAN; }
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : NAN;
+}
 
 static json_t *stratum_to_json(int stratum, const struct tt_estimator_report *report)
 {
     json_t *bins = json_array(), *positions = json_array();
 
     for (int b = 0; b < TT_CALIBRATION_BINS; b++)
-        json_array_append_new(bins, json_pack("{s:o s:o s:o}", "n", number(report->bin[b].n), "sum_p",
-                                              number(report->bin[b].sum_p), "sum_y", number(report->bin[b].sum_y)));
+        json_array_append_new(bins, json_pack("{s:o s:o s:o}", "n", number(report->bin[b].n),
+                                              "sum_p", number(report->bin[b].sum_p), "sum_y",
+                                              number(report->bin[b].sum_y)));
     for (int k = 0; k < report->positions; k++) {
         const struct tt_position_report *position = &report->position[k];
 
         json_array_append_new(
-            positions, json_pack("{s:i s:o s:o s:o s:o s:I s:I}", "position", k, "intercept", number(position->intercept),
-                                 "intercept_se", number(position->intercept_se), "accepted_ratio",
-                                 number(ratio(position->accepted, position->reached)), "predicted_ratio",
-                                 number(ratio(position->predicted, position->reached)), "reached",
-                                 (json_int_t)(position->reached + 0.5), "n", (json_int_t)position->n));
+            positions,
+            json_pack("{s:i s:o s:o s:o s:o s:I s:I}", "position", k, "intercept",
+                      number(position->intercept), "intercept_se", number(position->intercept_se),
+                      "accepted_ratio", number(ratio(position->accepted, position->reached)),
+                      "predicted_ratio", number(ratio(position->predicted, position->reached)),
+                      "reached", (json_int_t)(position->reached + 0.5), "n",
+                      (json_int_t)position->n));
     }
-    return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o}", "stratum", strata_name(stratum), "kind",
-                     estimator_name(report->kind), "slope", number(report->slope), "slope_se", number(report->slope_se),
-                     "level", number(report->level), "centre", number(report->centre), "refits",
+    return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o}", "stratum",
+                     strata_name(stratum), "kind", estimator_name(report->kind), "slope",
+                     number(report->slope), "slope_se", number(report->slope_se), "level",
+                     number(report->level), "centre", number(report->centre), "refits",
                      (json_int_t)report->refits, "drift_z", number(report->drift_z), "drift_events",
-                     (json_int_t)report->drift_events, "ece", number(report->ece), "brier", number(report->brier),
-                     "log_loss", number(report->log_loss), "auc", number(report->auc), "bins", bins, "positions", positions);
+                     (json_int_t)report->drift_events, "ece", number(report->ece), "brier",
+                     number(report->brier), "log_loss", number(report->log_loss), "auc",
+                     number(report->auc), "bins", bins, "positions", positions);
 }
 
 static json_t *calibration(struct node *base)
@@ -574,7 +622,8 @@ static json_t *calibration(struct node *base)
 
     pthread_mutex_lock(&node->lock);
     for (int i = 0; i < STRATA_ESTIMATORS; i++)
-        if (node->stratum[i].known) json_array_append_new(strata, stratum_to_json(i, &node->stratum[i].report));
+        if (node->stratum[i].known)
+            json_array_append_new(strata, stratum_to_json(i, &node->stratum[i].report));
     pthread_mutex_unlock(&node->lock);
     return json_pack("{s:o}", "strata", strata);
 }
@@ -595,7 +644,8 @@ static void visit_cancel(struct llama_node *node, void *state)
         request_ask_stop(slot->request);
         cancellation->found = true;
     }
-    if (!cancellation->found) cancellation->found = queue_ask_stop(node->loop->queue, cancellation->id);
+    if (!cancellation->found)
+        cancellation->found = queue_ask_stop(node->loop->queue, cancellation->id);
 }
 
 static bool cancel(struct node *base, uint64_t id)
@@ -615,17 +665,21 @@ static enum node_status submit(struct node *base, struct request *request, char 
     pthread_mutex_lock(&node->lock);
     open = node->phase == NODE_SERVING && !node->draining && !node->stop;
     if (!open)
-        cause_set(cause, node->phase == NODE_STARTING ? "the model is still being loaded" : "the node is stopping");
+        cause_set(cause, node->phase == NODE_STARTING ? "the model is still being loaded"
+                                                      : "the node is stopping");
     pthread_mutex_unlock(&node->lock);
     if (!open) return NODE_DRAINING;
     request_prompt_of(request, &prompt);
     cells = loop_request_cells(node->loop);
     if (prompt + (params->max_tokens > 0 ? params->max_tokens : 1) > cells) {
         if (params->max_tokens > 0)
-            cause_set(cause, "this node's context is %d tokens; the prompt has %d and max_tokens asks for %d more", cells,
-                      prompt, params->max_tokens);
+            cause_set(cause,
+                      "this node's context is %d tokens; the prompt has %d and max_tokens asks for "
+                      "%d more",
+                      cells, prompt, params->max_tokens);
         else
-            cause_set(cause, "this node's context is %d tokens and the prompt has %d", cells, prompt);
+            cause_set(cause, "this node's context is %d tokens and the prompt has %d", cells,
+                      prompt);
         return NODE_TOO_LONG;
     }
     if (!queue_push(node->loop->queue, request)) {
@@ -664,7 +718,8 @@ static bool idle(struct node *base)
     bool empty;
 
     pthread_mutex_lock(&node->lock);
-    empty = node->phase != NODE_SERVING || (node->running == 0 && queue_length(node->loop->queue) == 0);
+    empty =
+        node->phase != NODE_SERVING || (node->running == 0 && queue_length(node->loop->queue) == 0);
     pthread_mutex_unlock(&node->lock);
     return empty;
 }
@@ -720,7 +775,10 @@ static const struct node_ops llama_ops = {
     .close = close_node,
 };
 
-static char *copy_or_null(const char *text) { return text ? strdup(text) : NULL; }
+static char *copy_or_null(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
 
 struct node *node_llama_open(const struct node_llama_options *options, char **cause)
 {
@@ -767,7 +825,8 @@ int node_llama_wait(struct node *base, char **cause)
     bool failed;
 
     pthread_mutex_lock(&node->lock);
-    while (node->phase == NODE_STARTING && !node->stop) pthread_cond_wait(&node->changed, &node->lock);
+    while (node->phase == NODE_STARTING && !node->stop)
+        pthread_cond_wait(&node->changed, &node->lock);
     failed = node->phase == NODE_FAILED;
     if (failed) cause_set(cause, "%s", node->failure ? node->failure : "the node failed to start");
     pthread_mutex_unlock(&node->lock);

@@ -50,7 +50,8 @@ static int open_draft(struct llama_node *node, char **cause)
     node->draft_lm = lm_open(&draft, cause);
     if (!node->draft_lm) return -1;
     why = lm_mismatch(node->target_lm, node->draft_lm);
-    if (!why && !lm_can_roll_back(node->draft_lm)) cause_set(&why, "its memory cannot be rolled back");
+    if (!why && !lm_can_roll_back(node->draft_lm))
+        cause_set(&why, "its memory cannot be rolled back");
     if (!why) return 0;
     cause_set(cause, "%s cannot draft for %s: %s", node->draft, node->model, why);
     free(why);
@@ -112,9 +113,10 @@ static void cost_key(const struct llama_node *node, char *key, size_t size)
 
     llama_open_hardware(hardware, sizeof hardware);
     snprintf(key, size, "%s|%s|%s|%s|%s|threads %d|parallel %d|draft %d|cells %d|exact %d|%s",
-             lm_digest(node->target_lm), node->draft_lm ? lm_digest(node->draft_lm) : "-", lm_engine_version(), hardware,
-             node->device ? node->device : "auto", options->threads, options->parallel, options->max_draft,
-             lm_context_cells(node->target_lm), options->exact, PACKAGE_VERSION);
+             lm_digest(node->target_lm), node->draft_lm ? lm_digest(node->draft_lm) : "-",
+             lm_engine_version(), hardware, node->device ? node->device : "auto", options->threads,
+             options->parallel, options->max_draft, lm_context_cells(node->target_lm),
+             options->exact, PACKAGE_VERSION);
 }
 
 static bool cost_path(const struct llama_node *node, const char *key, char *path, size_t size)
@@ -123,7 +125,8 @@ static bool cost_path(const struct llama_node *node, const char *key, char *path
 
     if (!node->cache_dir) return false;
     for (; *key; key++) hash = (hash ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
-    return (size_t)snprintf(path, size, "%s/cost-%016llx.json", node->cache_dir, (unsigned long long)hash) < size;
+    return (size_t)snprintf(path, size, "%s/cost-%016llx.json", node->cache_dir,
+                            (unsigned long long)hash) < size;
 }
 
 int llama_open_costs(struct llama_node *node, char **cause)
@@ -141,7 +144,8 @@ int llama_open_costs(struct llama_node *node, char **cause)
     char key[512], path[512];
     bool kept;
 
-    node->cost = cost_new(options->parallel * (options->max_draft + 1) + LOOP_PREFILL_BATCH, options->parallel * (LOOP_CATCH_UP + 1));
+    node->cost = cost_new(options->parallel * (options->max_draft + 1) + LOOP_PREFILL_BATCH,
+                          options->parallel * (LOOP_CATCH_UP + 1));
     if (!node->cost) {
         cause_set(cause, "out of memory");
         return -1;
@@ -160,19 +164,23 @@ void llama_open_save_costs(struct llama_node *node)
 
     cost_key(node, key, sizeof key);
     if (!cost_path(node, key, path, sizeof path)) return;
-    if (!cost_save(node->cost, path, key, &cause)) llama_node_event(node, "warning", "cost", cause ? cause : "not cached");
+    if (!cost_save(node->cost, path, key, &cause))
+        llama_node_event(node, "warning", "cost", cause ? cause : "not cached");
     free(cause);
 }
 
 static bool learned_path(const struct llama_node *node, char *path, size_t size)
 {
-    return node->state_dir && (size_t)snprintf(path, size, "%s/learned-%s.bin", node->state_dir, node->node.id) < size &&
+    return node->state_dir &&
+           (size_t)snprintf(path, size, "%s/learned-%s.bin", node->state_dir, node->node.id) <
+               size &&
            !strchr(node->node.id, '/');
 }
 
 static void learned_key(const struct llama_node *node, char *key, size_t size)
 {
-    snprintf(key, size, "%s|%s", lm_digest(node->target_lm), node->draft_lm ? lm_digest(node->draft_lm) : "-");
+    snprintf(key, size, "%s|%s", lm_digest(node->target_lm),
+             node->draft_lm ? lm_digest(node->draft_lm) : "-");
 }
 
 void llama_open_learned(struct llama_node *node)
@@ -189,6 +197,7 @@ void llama_open_save_learned(struct llama_node *node)
 
     learned_key(node, key, sizeof key);
     if (!learned_path(node, path, sizeof path)) return;
-    if (!strata_save(node->loop->strata, path, key, &cause)) llama_node_event(node, "warning", "state", cause ? cause : path);
+    if (!strata_save(node->loop->strata, path, key, &cause))
+        llama_node_event(node, "warning", "state", cause ? cause : path);
     free(cause);
 }

@@ -1,4 +1,5 @@
-/* node_llama_open.h - the llama node's start: models, cost profile and its cache; and its snapshot. Internal to the node. */
+/* node_llama_open.h - the llama node's start: models, cost profile and its cache; and its snapshot.
+ * Internal to the node. */
 #ifndef CONTROLLER_NODE_LLAMA_OPEN_H
 #define CONTROLLER_NODE_LLAMA_OPEN_H
 
@@ -11,7 +12,8 @@ int llama_open_models(struct llama_node *node, char **cause);
 /* Costs from the cache, or measured now and cached. 0, or -1 with *cause. */
 int llama_open_costs(struct llama_node *node, char **cause);
 void llama_open_save_costs(struct llama_node *node);
-/* Estimators from the last run on the same pair, if it left any; and keeping them. The loop's thread. */
+/* Estimators from the last run on the same pair, if it left any; and keeping them. The loop's
+ * thread. */
 void llama_open_learned(struct llama_node *node);
 void llama_open_save_learned(struct llama_node *node);
 /* "AMD EPYC, 2 threads" */

@@ -1,4 +1,5 @@
-/* node_llama_snapshot.c - the llama node at one moment, from copies that the loop and the sampler publish. */
+/* node_llama_snapshot.c - the llama node at one moment, from copies that the loop and the sampler
+ * publish. */
 #include "config.h"
 
 #include <math.h>
@@ -10,7 +11,10 @@
 
 #define WINDOW_S 5
 
-static double per(double sum, double count) { return count > 0 ? sum / count : NAN; }
+static double per(double sum, double count)
+{
+    return count > 0 ? sum / count : NAN;
+}
 
 static void copy_version(struct snapshot *out)
 {
@@ -30,7 +34,8 @@ static void fill_names(const struct llama_node *node, struct snapshot *out)
     snprintf(out->node.capabilities, sizeof out->node.capabilities, "mode,settings,generate");
     if (node->phase != NODE_SERVING) return;
     snprintf(out->node.model, sizeof out->node.model, "%s", lm_name(node->target_lm));
-    if (node->draft_lm) snprintf(out->node.draft, sizeof out->node.draft, "%s", lm_name(node->draft_lm));
+    if (node->draft_lm)
+        snprintf(out->node.draft, sizeof out->node.draft, "%s", lm_name(node->draft_lm));
 }
 
 static void fill_totals(const struct tally_counts *counts, struct snapshot *out)
@@ -50,7 +55,8 @@ static void fill_totals(const struct tally_counts *counts, struct snapshot *out)
         out->estimator.position[k].accepted_total = counts->accepted_at[k];
 }
 
-static void fill_window(const struct llama_node *node, struct snapshot *out, struct rates_second *sum)
+static void fill_window(const struct llama_node *node, struct snapshot *out,
+                        struct rates_second *sum)
 {
     const struct tally_counts *delta = &sum->delta;
     double steps;
@@ -72,14 +78,17 @@ static void fill_window(const struct llama_node *node, struct snapshot *out, str
     out->predicted_tps = per(delta->planned_tokens, delta->planned_ms) * 1000;
 }
 
-static void fill_estimator(const struct llama_node *node, const struct rates_second *sum, struct snapshot *out)
+static void fill_estimator(const struct llama_node *node, const struct rates_second *sum,
+                           struct snapshot *out)
 {
     const struct known_stratum *known;
     const struct tt_estimator_report *report;
 
-    snprintf(out->estimator.kind, sizeof out->estimator.kind, "%s", estimator_name(node->force.estimator));
+    snprintf(out->estimator.kind, sizeof out->estimator.kind, "%s",
+             estimator_name(node->force.estimator));
     out->estimator.positions_count = node->options.max_draft;
-    for (int k = 0; k < node->options.max_draft; k++) out->estimator.position[k].reached = sum->delta.position[k].reached;
+    for (int k = 0; k < node->options.max_draft; k++)
+        out->estimator.position[k].reached = sum->delta.position[k].reached;
     if (node->shown < 0) return;
     known = &node->stratum[node->shown];
     report = &known->report;

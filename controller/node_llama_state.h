@@ -38,41 +38,44 @@ struct llama_node {
     struct cost_model *cost; /* the loop's thread */
     struct loop *loop;
     int64_t run_id;
-    FILE *record_file;       /* the loop's thread */
+    FILE *record_file; /* the loop's thread */
     pthread_t loop_thread, sampler_thread;
     bool loop_started, sampler_started;
-    atomic_bool leaving;     /* set with stop: ends the profile early */
+    atomic_bool leaving; /* set with stop: ends the profile early */
 
-    pthread_mutex_t lock;    /* guards all below */
+    pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     enum node_phase phase;
-    char *failure;           /* why it failed to start */
+    char *failure; /* why it failed to start */
     bool stop, draining;
     struct policy wish, force; /* asked for; in force in the loop */
     int64_t generation, force_generation;
-    int fixed_draft;         /* K in force in mode fixed, -1 otherwise */
+    int fixed_draft; /* K in force in mode fixed, -1 otherwise */
     int running;
     struct live_request *live; /* (parallel) */
     int live_count;
     struct known_stratum stratum[STRATA_ESTIMATORS];
-    int shown;               /* stratum with the newest labels */
+    int shown; /* stratum with the newest labels */
     struct rates rates;
     struct rates_effect effect;
     bool effect_known;
     int64_t started_us;
     double window_ms;
-    char health[200];        /* reason; empty = well */
+    char health[200]; /* reason; empty = well */
     /* A call that the loop's thread runs between two steps; see node_visit. */
     void (*visit)(struct llama_node *node, void *state);
     void *visit_state;
 };
 
-/* Run `visit` on the loop's thread between two steps and wait for it. False when the node is not serving. */
-bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *node, void *state), void *state);
+/* Run `visit` on the loop's thread between two steps and wait for it. False when the node is not
+ * serving. */
+bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *node, void *state),
+                      void *state);
 /* The second-by-second half: samples to the store, rates, health. Body of a thread. */
 void *llama_node_sample(void *node);
 /* Publish to readers what the loop knows (loop's thread). */
 void llama_node_publish(struct llama_node *node);
-void llama_node_event(struct llama_node *node, const char *severity, const char *kind, const char *text);
+void llama_node_event(struct llama_node *node, const char *severity, const char *kind,
+                      const char *text);
 
 #endif

@@ -17,7 +17,8 @@ void notify_manager(const char *state)
     size_t length = path ? strlen(path) : 0;
     int fd;
 
-    if (length < 2 || length >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@')) return;
+    if (length < 2 || length >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@'))
+        return;
     memcpy(address.sun_path, path, length);
     if (path[0] == '@') address.sun_path[0] = '\0';
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,4 +1,5 @@
-/* notify.h - tells the service manager how the daemon is (the sd_notify datagram, systemd's sd_notify(3)). */
+/* notify.h - tells the service manager how the daemon is (the sd_notify datagram, systemd's
+ * sd_notify(3)). */
 #ifndef CONTROLLER_NOTIFY_H
 #define CONTROLLER_NOTIFY_H
 

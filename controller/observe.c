@@ -1,5 +1,5 @@
-/* observe.c - what the step revealed: labels to the estimators, which may refit; outcome and measured times to the planner
- * and the cost model; counts to the tally.
+/* observe.c - what the step revealed: labels to the estimators, which may refit; outcome and
+ * measured times to the planner and the cost model; counts to the tally.
  */
 #include "config.h"
 
@@ -48,7 +48,8 @@ static void learn(struct loop *loop)
     struct step *step = &loop->step;
     bool pure = true; /* no prefill rows in the batch: its time belongs to its size */
     double own_ms = ticks_ms() - step->begun_ms - step->draft_ms - step->verify_ms;
-    struct planner_outcome outcome = {step->admitted, step->accepted, step->draft_ms, step->verify_ms, own_ms};
+    struct planner_outcome outcome = {step->admitted, step->accepted, step->draft_ms,
+                                      step->verify_ms, own_ms};
     int cells = 0;
 
     for (int i = 0; i < step->decoding; i++) {
@@ -63,7 +64,8 @@ static void learn(struct loop *loop)
         cells += loop->slot[i].in_target;
     }
     if (pure && !step->failed) {
-        cost_observe_verify(loop->cost, loop->target_batch->count, cost_context_band(cells), step->verify_ms);
+        cost_observe_verify(loop->cost, loop->target_batch->count, cost_context_band(cells),
+                            step->verify_ms);
         cost_observe_own(loop->cost, step->decoding, own_ms);
     }
     planner_end(loop->planner, &outcome);

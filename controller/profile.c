@@ -1,5 +1,6 @@
-/* profile.c - see profile.h. Sizes are visited round by round, so that a disturbance of a second touches many cells once
- * instead of one cell always; the cost model's own robust mean does the rest.
+/* profile.c - see profile.h. Sizes are visited round by round, so that a disturbance of a second
+ * touches many cells once instead of one cell always; the cost model's own robust mean does the
+ * rest.
  */
 #include "config.h"
 
@@ -29,7 +30,8 @@ static int time_rows(struct target *target, int count, int sequences, double *ms
         int rows = count / used + (s < count % used);
 
         for (int i = 0; i < rows; i++)
-            lm_batch_add(target->batch, (s + i) % 97, target->cached + i, s, target->verifies || i == rows - 1);
+            lm_batch_add(target->batch, (s + i) % 97, target->cached + i, s,
+                         target->verifies || i == rows - 1);
     }
     begun = ticks_ms();
     if (lm_decode(target->lm, target->batch, cause) != 0) return -1;
@@ -42,13 +44,15 @@ static int fill_caches(struct target *target, char **cause)
 {
     for (int s = 0; s < target->sequences; s++) {
         lm_batch_clear(target->batch);
-        for (int i = 0; i < target->cached; i++) lm_batch_add(target->batch, (7 * s + i) % 97, i, s, i == target->cached - 1);
+        for (int i = 0; i < target->cached; i++)
+            lm_batch_add(target->batch, (7 * s + i) % 97, i, s, i == target->cached - 1);
         if (lm_decode(target->lm, target->batch, cause) != 0) return -1;
     }
     return 0;
 }
 
-static int open_target(struct target *target, struct lm *lm, int sequences, bool verifies, char **cause)
+static int open_target(struct target *target, struct lm *lm, int sequences, bool verifies,
+                       char **cause)
 {
     target->lm = lm;
     target->verifies = verifies;
@@ -75,7 +79,8 @@ int profile_costs(const struct profile_options *options, struct cost_model *cost
     struct target target = {0}, draft = {0};
     int sizes[MOST_SIZES], draft_sizes[MOST_SIZES];
     int count = cost_profile_sizes(options->parallel, options->max_draft, sizes, MOST_SIZES);
-    int draft_count = options->draft ? cost_profile_sizes(options->parallel, 0, draft_sizes, MOST_SIZES) : 0;
+    int draft_count =
+        options->draft ? cost_profile_sizes(options->parallel, 0, draft_sizes, MOST_SIZES) : 0;
     int all, done = 0, status = -1;
     const int catch_ups[] = {16, 32, 64}; /* what a draft model reads when it resumes */
     int band = cost_context_band(CACHED * options->parallel);
@@ -86,8 +91,10 @@ int profile_costs(const struct profile_options *options, struct cost_model *cost
             draft_sizes[draft_count++] = catch_ups[i];
     all = ROUNDS * (count + draft_count);
     if (open_target(&target, options->target, options->parallel, true, cause) != 0) goto out;
-    if (options->draft && open_target(&draft, options->draft, options->parallel, false, cause) != 0) goto out;
-    for (int round = -1; round < ROUNDS; round++) { /* round -1 warms caches and graphs up and is not kept */
+    if (options->draft && open_target(&draft, options->draft, options->parallel, false, cause) != 0)
+        goto out;
+    for (int round = -1; round < ROUNDS;
+         round++) { /* round -1 warms caches and graphs up and is not kept */
         for (int i = 0; i < count; i++) {
             if (options->stop && atomic_load(options->stop)) goto out;
             if (sizes[i] > lm_outputs_limit(options->target)) continue;

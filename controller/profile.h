@@ -1,4 +1,5 @@
-/* profile.h - the start-up cost profile: what target and draft forward passes of every schedulable size cost here. */
+/* profile.h - the start-up cost profile: what target and draft forward passes of every schedulable
+ * size cost here. */
 #ifndef CONTROLLER_PROFILE_H
 #define CONTROLLER_PROFILE_H
 
@@ -10,7 +11,7 @@
 struct profile_options {
     struct lm *target, *draft; /* draft may be NULL; both hold no sequences */
     int parallel, max_draft;
-    const atomic_bool *stop;   /* give up when it becomes true */
+    const atomic_bool *stop; /* give up when it becomes true */
     void (*progress)(void *state, int done, int all);
     void *state;
 };

@@ -117,8 +117,8 @@ bool queue_ask_stop(struct queue *queue, uint64_t id)
     return found;
 }
 
-void queue_visit(struct queue *queue, void (*visit)(void *state, struct request *request, int64_t since_us),
-                 void *state)
+void queue_visit(struct queue *queue,
+                 void (*visit)(void *state, struct request *request, int64_t since_us), void *state)
 {
     pthread_mutex_lock(&queue->lock);
     for (int i = 0; i < queue->count; i++) {

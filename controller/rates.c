@@ -108,7 +108,8 @@ bool rates_toggle_effect(const struct rates *rates, struct rates_effect *effect)
     if (change + SETTLE_SECONDS >= rates->count) return false;
     end = gather(rates, change + SETTLE_SECONDS, &before);
     if (newest(rates, change)->mode != newest(rates, end - 1)->mode) return false;
-    if (after.n < LEAST_SECONDS || before.n < LEAST_SECONDS || after.sum <= 0 || before.sum <= 0) return false;
+    if (after.n < LEAST_SECONDS || before.n < LEAST_SECONDS || after.sum <= 0 || before.sum <= 0)
+        return false;
     ratio = after.sum / after.n / (before.sum / before.n);
     spread = 1.96 * sqrt(relative_variance(&after) + relative_variance(&before));
     *effect = (struct rates_effect){

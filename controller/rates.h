@@ -1,7 +1,8 @@
-/* rates.h - the last ten minutes of a node, second by second: means over a window, and what a change of mode did.
+/* rates.h - the last ten minutes of a node, second by second: means over a window, and what a
+ * change of mode did.
  *
- * Every figure is made from differences of counters between two seconds; a second without steps is idle and counts for
- * time, not for step means. Not thread-safe: the sampler's.
+ * Every figure is made from differences of counters between two seconds; a second without steps is
+ * idle and counts for time, not for step means. Not thread-safe: the sampler's.
  */
 #ifndef CONTROLLER_RATES_H
 #define CONTROLLER_RATES_H
@@ -15,8 +16,8 @@
 #define RATES_SECONDS 600
 
 struct rates_second {
-    int64_t time_ms;      /* UTC */
-    double seconds;       /* true length, monotonic */
+    int64_t time_ms; /* UTC */
+    double seconds;  /* true length, monotonic */
     enum mode mode;
     int fixed_draft;
     int running;
@@ -29,18 +30,20 @@ struct rates {
 };
 
 void rates_add(struct rates *rates, const struct rates_second *second);
-/* Sums over the last window_s seconds into *sum (sum->seconds = their length); mode and time from the newest. */
+/* Sums over the last window_s seconds into *sum (sum->seconds = their length); mode and time from
+ * the newest. */
 void rates_window(const struct rates *rates, int window_s, struct rates_second *sum);
 
 struct rates_effect {
     enum mode before, after;
-    double gain, low, high;  /* tok/s after over before, less 1, and its 95 % interval */
-    int64_t n;               /* seconds with work, both sides */
-    double window_s;         /* the shorter side */
-    int64_t time_ms;         /* of the change */
+    double gain, low, high; /* tok/s after over before, less 1, and its 95 % interval */
+    int64_t n;              /* seconds with work, both sides */
+    double window_s;        /* the shorter side */
+    int64_t time_ms;        /* of the change */
 };
-/* Effect of the last change of mode, from busy seconds on both sides (up to 300 each, no other change between). False
- * until each side has at least 5. Interval: delta method on the log of the ratio of mean per-second rates. */
+/* Effect of the last change of mode, from busy seconds on both sides (up to 300 each, no other
+ * change between). False until each side has at least 5. Interval: delta method on the log of the
+ * ratio of mean per-second rates. */
 bool rates_toggle_effect(const struct rates *rates, struct rates_effect *effect);
 
 #endif

@@ -1,7 +1,8 @@
-/* sampler.c - once a second: differences of the tally become a row of the store, rates and the health line.
+/* sampler.c - once a second: differences of the tally become a row of the store, rates and the
+ * health line.
  *
- * Also watches for speculation that is broken although the engine notices nothing: a reached position that accepts none
- * of 200, or all of 200 though it was predicted below 0.9.
+ * Also watches for speculation that is broken although the engine notices nothing: a reached
+ * position that accepts none of 200, or all of 200 though it was predicted below 0.9.
  */
 #include "config.h"
 
@@ -33,7 +34,8 @@ struct sampler {
     char broken[160]; /* what the watch says now */
 };
 
-static void subtract(const struct tally_counts *now, const struct tally_counts *then, struct tally_counts *delta)
+static void subtract(const struct tally_counts *now, const struct tally_counts *then,
+                     struct tally_counts *delta)
 {
     *delta = *now;
     delta->steps -= then->steps;
@@ -90,13 +92,15 @@ static void store_second(struct sampler *sampler, const struct rates_second *sec
     for (int k = 0; k < sample.positions; k++) {
         const struct tally_position *position = &delta->position[k];
 
-        sample.position[k] = (struct store_position){position->reached, position->accepted, position->predicted,
-                                                     position->squared_error, position->log_loss};
+        sample.position[k] =
+            (struct store_position){position->reached, position->accepted, position->predicted,
+                                    position->squared_error, position->log_loss};
     }
     if (node->options.store) store_put_sample(node->options.store, &sample);
 }
 
-/* A position that accepts nothing, or everything against its prediction, is reported once until it behaves again. */
+/* A position that accepts nothing, or everything against its prediction, is reported once until it
+ * behaves again. */
 static void watch_positions(struct sampler *sampler, const struct tally_counts *delta)
 {
     sampler->broken[0] = '\0';
@@ -108,15 +112,20 @@ static void watch_positions(struct sampler *sampler, const struct tally_counts *
         watch->accepted += delta->position[k].accepted;
         watch->graded += delta->position[k].graded;
         watch->predicted += delta->position[k].predicted;
-        if (watch->alarmed) snprintf(sampler->broken, sizeof sampler->broken, "position %d accepts abnormally; see decisions", k);
+        if (watch->alarmed)
+            snprintf(sampler->broken, sizeof sampler->broken,
+                     "position %d accepts abnormally; see decisions", k);
         if (watch->reached < WATCH_REACHED) continue;
         if (watch->accepted == 0)
-            snprintf(text, sizeof text, "position %d accepted none of its last %lld drafts", k, (long long)watch->reached);
+            snprintf(text, sizeof text, "position %d accepted none of its last %lld drafts", k,
+                     (long long)watch->reached);
         else if (watch->accepted == watch->reached && watch->graded > 0 &&
                  watch->predicted / (double)watch->graded < WATCH_PREDICTED)
-            snprintf(text, sizeof text, "position %d accepted all of its last %lld drafts though %.2f were predicted", k,
-                     (long long)watch->reached, watch->predicted / (double)watch->graded);
-        if (text[0] && !watch->alarmed) llama_node_event(sampler->node, "warning", "acceptance", text);
+            snprintf(text, sizeof text,
+                     "position %d accepted all of its last %lld drafts though %.2f were predicted",
+                     k, (long long)watch->reached, watch->predicted / (double)watch->graded);
+        if (text[0] && !watch->alarmed)
+            llama_node_event(sampler->node, "warning", "acceptance", text);
         *watch = (struct watch){.alarmed = text[0] != '\0'};
     }
 }
@@ -139,7 +148,10 @@ static void store_calibration(struct llama_node *node)
     int64_t now = utc_ms();
 
     for (int i = 0; i < STRATA_ESTIMATORS; i++) {
-        struct store_calibration row = {.run_id = node->run_id, .time_ms = now, .stratum = strata_name(i), .positions = node->options.max_draft};
+        struct store_calibration row = {.run_id = node->run_id,
+                                        .time_ms = now,
+                                        .stratum = strata_name(i),
+                                        .positions = node->options.max_draft};
         bool known;
 
         pthread_mutex_lock(&node->lock);
@@ -196,7 +208,8 @@ void *llama_node_sample(void *state)
     while (!stop) {
         next.tv_sec += SAMPLE_MS / 1000;
         pthread_mutex_lock(&node->lock);
-        while (!node->stop && pthread_cond_timedwait(&node->changed, &node->lock, &next) == 0) continue;
+        while (!node->stop && pthread_cond_timedwait(&node->changed, &node->lock, &next) == 0)
+            continue;
         stop = node->stop;
         pthread_mutex_unlock(&node->lock);
         take_second(&sampler);

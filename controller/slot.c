@@ -6,8 +6,8 @@
 
 #include "controller/slot.h"
 
-bool slot_init(struct slot *slot, int sequence, int capacity, int max_draft, size_t q_vocab, bool ngram,
-               int end_tokens)
+bool slot_init(struct slot *slot, int sequence, int capacity, int max_draft, size_t q_vocab,
+               bool ngram, int end_tokens)
 {
     memset(slot, 0, sizeof *slot);
     slot->sequence = sequence;
@@ -17,7 +17,8 @@ bool slot_init(struct slot *slot, int sequence, int capacity, int max_draft, siz
     slot->bias = calloc((size_t)(end_tokens + 1), sizeof *slot->bias);
     if (q_vocab) slot->q = calloc((size_t)max_draft * q_vocab, sizeof *slot->q);
     if (ngram) slot->index = ngram_index_new(capacity);
-    return slot->tokens && slot->counts && slot->bias && (!q_vocab || slot->q) && (!ngram || slot->index);
+    return slot->tokens && slot->counts && slot->bias && (!q_vocab || slot->q) &&
+           (!ngram || slot->index);
 }
 
 void slot_destroy(struct slot *slot)

@@ -24,14 +24,17 @@ struct strata {
     int positions, refit_interval_steps;
 };
 
-/* Model drafts: greedy, then point mass, ratio and coupled in two bands. N-gram drafts: greedy, point mass, coupled. */
+/* Model drafts: greedy, then point mass, ratio and coupled in two bands. N-gram drafts: greedy,
+ * point mass, coupled. */
 static const char *const names[2 * STRATA_ESTIMATORS] = {
-    "model/greedy/t0",     "model/point/low",      "model/point/high",  "model/ratio/low",
-    "model/ratio/high",    "model/coupled/low",    "model/coupled/high", "ngram/greedy/t0",
-    "ngram/point/low",     "ngram/point/high",     "ngram/coupled/low", "ngram/coupled/high",
-    "model/greedy/t0/adj", "model/point/low/adj",  "model/point/high/adj", "model/ratio/low/adj",
-    "model/ratio/high/adj", "model/coupled/low/adj", "model/coupled/high/adj", "ngram/greedy/t0/adj",
-    "ngram/point/low/adj", "ngram/point/high/adj", "ngram/coupled/low/adj", "ngram/coupled/high/adj",
+    "model/greedy/t0",        "model/point/low",       "model/point/high",
+    "model/ratio/low",        "model/ratio/high",      "model/coupled/low",
+    "model/coupled/high",     "ngram/greedy/t0",       "ngram/point/low",
+    "ngram/point/high",       "ngram/coupled/low",     "ngram/coupled/high",
+    "model/greedy/t0/adj",    "model/point/low/adj",   "model/point/high/adj",
+    "model/ratio/low/adj",    "model/ratio/high/adj",  "model/coupled/low/adj",
+    "model/coupled/high/adj", "ngram/greedy/t0/adj",   "ngram/point/low/adj",
+    "ngram/point/high/adj",   "ngram/coupled/low/adj", "ngram/coupled/high/adj",
 };
 
 const char *drafter_name(enum drafter drafter)
@@ -63,7 +66,8 @@ const char *strata_name(int stratum)
     return names[stratum];
 }
 
-static tt_estimator *new_estimator(int positions, enum tt_estimator_kind kind, int refit_interval_steps)
+static tt_estimator *new_estimator(int positions, enum tt_estimator_kind kind,
+                                   int refit_interval_steps)
 {
     struct tt_estimator_options options = {kind, positions, refit_interval_steps, NAN, NAN};
     tt_estimator *estimator = NULL;
@@ -110,13 +114,15 @@ double strata_predict(const struct strata *strata, int stratum, int position, fl
 
 int strata_starved(const struct strata *strata, int stratum)
 {
-    if (stratum >= STRATA_ESTIMATORS) return -1; /* an adjusted request gives no label: nothing to explore */
+    if (stratum >= STRATA_ESTIMATORS)
+        return -1; /* an adjusted request gives no label: nothing to explore */
     return tt_estimator_starved(strata->estimator[stratum]);
 }
 
 void strata_observe(struct strata *strata, int stratum, const struct tt_observation *observation)
 {
-    int labels = observation->accepted < observation->admitted ? observation->accepted + 1 : observation->admitted;
+    int labels = observation->accepted < observation->admitted ? observation->accepted + 1
+                                                               : observation->admitted;
 
     if (stratum >= STRATA_ESTIMATORS || labels == 0) return;
     if (tt_estimator_observe(strata->estimator[stratum], observation) != TT_OK) return;
@@ -136,7 +142,8 @@ static void share_pooled(struct strata *strata)
         tt_estimator_set_prior(strata->estimator[i], report.slope, report.level);
 }
 
-void strata_end_step(struct strata *strata, void (*refitted)(void *state, int stratum, int bits), void *state)
+void strata_end_step(struct strata *strata, void (*refitted)(void *state, int stratum, int bits),
+                     void *state)
 {
     int bits = tt_estimator_end_step(strata->pooled);
 
@@ -165,14 +172,16 @@ void strata_calibration(const struct strata *strata, int stratum, int position,
         memset(bins, 0, TT_CALIBRATION_BINS * sizeof *bins);
 }
 
-/* ---------------------------------------------------------------------------------------------------- the file */
+/* ----------------------------------------------------------------------------------------------------
+ * the file */
 
-/* Magic, one line of key and settings, then for each estimator its labels, blob size and blob; the pooled one is last. */
+/* Magic, one line of key and settings, then for each estimator its labels, blob size and blob; the
+ * pooled one is last. */
 
 static void print_key(const struct strata *strata, const char *key, char *line, size_t size)
 {
-    snprintf(line, size, "%s|kind %d|positions %d|interval %d\n", key, (int)strata->kind, strata->positions,
-             strata->refit_interval_steps);
+    snprintf(line, size, "%s|kind %d|positions %d|interval %d\n", key, (int)strata->kind,
+             strata->positions, strata->refit_interval_steps);
 }
 
 static bool write_one(FILE *file, const tt_estimator *estimator, unsigned long long labels)
@@ -182,7 +191,8 @@ static bool write_one(FILE *file, const tt_estimator *estimator, unsigned long l
     bool written = false;
 
     if (tt_estimator_save(estimator, NULL, 0, &size) != TT_OK || !(blob = malloc(size))) goto out;
-    written = tt_estimator_save(estimator, blob, size, NULL) == TT_OK && fwrite(&labels, sizeof labels, 1, file) == 1 &&
+    written = tt_estimator_save(estimator, blob, size, NULL) == TT_OK &&
+              fwrite(&labels, sizeof labels, 1, file) == 1 &&
               fwrite(&size, sizeof size, 1, file) == 1 && fwrite(blob, 1, size, file) == size;
 out:
     free(blob);
@@ -199,7 +209,8 @@ bool strata_save(const struct strata *strata, const char *path, const char *key,
     print_key(strata, key, line, sizeof line);
     file = fopen(part, "we");
     written = file && fputs(FILE_MAGIC, file) >= 0 && fputs(line, file) >= 0;
-    for (int i = 0; i < STRATA_ESTIMATORS && written; i++) written = write_one(file, strata->estimator[i], strata->labels[i]);
+    for (int i = 0; i < STRATA_ESTIMATORS && written; i++)
+        written = write_one(file, strata->estimator[i], strata->labels[i]);
     if (written) written = write_one(file, strata->pooled, 0);
     if (file && fclose(file) != 0) written = false;
     if (written && rename(part, path) == 0) return true;
@@ -214,9 +225,9 @@ static tt_estimator *read_one(FILE *file, unsigned long long *labels)
     size_t size = 0;
     void *blob = NULL;
 
-    if (fread(labels, sizeof *labels, 1, file) != 1 || fread(&size, sizeof size, 1, file) != 1 || size == 0 ||
-        size > LARGEST_BLOB || !(blob = malloc(size)) || fread(blob, 1, size, file) != size ||
-        tt_estimator_load(&estimator, blob, size) != TT_OK)
+    if (fread(labels, sizeof *labels, 1, file) != 1 || fread(&size, sizeof size, 1, file) != 1 ||
+        size == 0 || size > LARGEST_BLOB || !(blob = malloc(size)) ||
+        fread(blob, 1, size, file) != size || tt_estimator_load(&estimator, blob, size) != TT_OK)
         estimator = NULL;
     free(blob);
     return estimator;
@@ -233,8 +244,8 @@ bool strata_load(struct strata *strata, const char *path, const char *key)
     memset(fresh.estimator, 0, sizeof fresh.estimator);
     fresh.pooled = NULL;
     print_key(strata, key, line, sizeof line);
-    complete = fgets(found, sizeof found, file) && strcmp(found, FILE_MAGIC) == 0 && fgets(found, sizeof found, file) &&
-               strcmp(found, line) == 0;
+    complete = fgets(found, sizeof found, file) && strcmp(found, FILE_MAGIC) == 0 &&
+               fgets(found, sizeof found, file) && strcmp(found, line) == 0;
     for (int i = 0; i < STRATA_ESTIMATORS && complete; i++)
         complete = (fresh.estimator[i] = read_one(file, &fresh.labels[i])) != NULL;
     if (complete) {
@@ -243,7 +254,8 @@ bool strata_load(struct strata *strata, const char *path, const char *key)
         complete = (fresh.pooled = read_one(file, &unused)) != NULL && fgetc(file) == EOF;
     }
     fclose(file);
-    for (int i = 0; i < STRATA_ESTIMATORS; i++) tt_estimator_free(complete ? strata->estimator[i] : fresh.estimator[i]);
+    for (int i = 0; i < STRATA_ESTIMATORS; i++)
+        tt_estimator_free(complete ? strata->estimator[i] : fresh.estimator[i]);
     tt_estimator_free(complete ? strata->pooled : fresh.pooled);
     if (complete) *strata = fresh;
     return complete;

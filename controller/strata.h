@@ -1,8 +1,10 @@
-/* strata.h - one acceptance estimator a stratum: sampling regimes do not share coefficients (algorithm 2).
+/* strata.h - one acceptance estimator a stratum: sampling regimes do not share coefficients
+ * (algorithm 2).
  *
- * A stratum is (drafter, rule, temperature band). A twin of each, "adjusted", holds requests whose target-only transforms
- * (penalties, bias) change p but not q: they are predicted by the plain twin's estimator and give it no labels. A pooled
- * estimator sees every label and gives the others their prior mean. Owned by the loop's thread.
+ * A stratum is (drafter, rule, temperature band). A twin of each, "adjusted", holds requests whose
+ * target-only transforms (penalties, bias) change p but not q: they are predicted by the plain
+ * twin's estimator and give it no labels. A pooled estimator sees every label and gives the others
+ * their prior mean. Owned by the loop's thread.
  */
 #ifndef CONTROLLER_STRATA_H
 #define CONTROLLER_STRATA_H
@@ -14,7 +16,8 @@
 enum drafter { DRAFTER_NONE, DRAFTER_MODEL, DRAFTER_NGRAM };
 const char *drafter_name(enum drafter drafter);
 
-#define STRATA_ESTIMATORS 12 /* plain strata; the planner also tells their adjusted twins apart: twice as many */
+#define STRATA_ESTIMATORS                                                                          \
+    12 /* plain strata; the planner also tells their adjusted twins apart: twice as many */
 
 struct strata;
 
@@ -29,18 +32,21 @@ double strata_predict(const struct strata *strata, int stratum, int position, fl
 /* First starved position of a stratum's estimator, -1 = none. */
 int strata_starved(const struct strata *strata, int stratum);
 void strata_observe(struct strata *strata, int stratum, const struct tt_observation *observation);
-/* End of a step: calls refitted(state, stratum, TT_STEP_* bits) for every estimator that did something. */
-void strata_end_step(struct strata *strata, void (*refitted)(void *state, int stratum, int bits), void *state);
+/* End of a step: calls refitted(state, stratum, TT_STEP_* bits) for every estimator that did
+ * something. */
+void strata_end_step(struct strata *strata, void (*refitted)(void *state, int stratum, int bits),
+                     void *state);
 /* Report of a plain stratum. False when it never saw a label. */
 bool strata_report(const struct strata *strata, int stratum, struct tt_estimator_report *out);
 /* Calibration bins of one position of a plain stratum; all zero when it never saw a label. */
 void strata_calibration(const struct strata *strata, int stratum, int position,
                         struct tt_calibration_bin bins[TT_CALIBRATION_BINS]);
 
-/* Keep everything that was learned, so that a restart does not start cold. `key` names what it was learned on. Atomic;
- * false with *cause when it could not be written. */
+/* Keep everything that was learned, so that a restart does not start cold. `key` names what it was
+ * learned on. Atomic; false with *cause when it could not be written. */
 bool strata_save(const struct strata *strata, const char *path, const char *key, char **cause);
-/* Take it up again. False, and nothing changed, when the file is missing, damaged, of another key or for other settings. */
+/* Take it up again. False, and nothing changed, when the file is missing, damaged, of another key
+ * or for other settings. */
 bool strata_load(struct strata *strata, const char *path, const char *key);
 
 #endif

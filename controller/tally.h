@@ -1,6 +1,8 @@
-/* tally.h - what the loop counted: totals since the node's start, added to once a step, copied by whoever asks.
+/* tally.h - what the loop counted: totals since the node's start, added to once a step, copied by
+ * whoever asks.
  *
- * The five counts are those of the glossary; every ratio is made from two copies by its reader. Thread-safe.
+ * The five counts are those of the glossary; every ratio is made from two copies by its reader.
+ * Thread-safe.
  */
 #ifndef CONTROLLER_TALLY_H
 #define CONTROLLER_TALLY_H
@@ -17,9 +19,10 @@ struct tally_position {
 };
 
 struct tally_counts {
-    int64_t drafts; /* blocks: one a request and step with drafts */
+    int64_t drafts;                        /* blocks: one a request and step with drafts */
     int64_t accepted_at[TT_MAX_POSITIONS]; /* accepted drafts by position */
-    int64_t steps, drafted, admitted, verified, accepted, emitted, target_rows, prompt_tokens, requests, failed, cancelled;
+    int64_t steps, drafted, admitted, verified, accepted, emitted, target_rows, prompt_tokens,
+        requests, failed, cancelled;
     double draft_ms, verify_ms, own_ms, step_ms; /* sums over steps */
     double planned_tokens, planned_ms;           /* sums over steps with a plan */
     struct tally_position position[TT_MAX_POSITIONS];

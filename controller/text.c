@@ -1,4 +1,5 @@
-/* text.c - see text.h. UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* text.c - see text.h. UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above
+ * U+10FFFF. */
 #include "config.h"
 
 #include <stdint.h>
@@ -64,7 +65,8 @@ static size_t find_stop(const struct text *text, size_t from)
 
         if (text->length < length) continue;
         found = memmem(text->bytes + begin, text->length - begin, text->stops[i], length);
-        if (found && (size_t)(found - text->bytes) < earliest) earliest = (size_t)(found - text->bytes);
+        if (found && (size_t)(found - text->bytes) < earliest)
+            earliest = (size_t)(found - text->bytes);
     }
     return earliest;
 }
@@ -100,7 +102,8 @@ static size_t possible_stop(const struct text *text)
     return 0;
 }
 
-/* Length of the character at s (1..4), 0 when the bytes can never start one, -1 when more bytes are needed. */
+/* Length of the character at s (1..4), 0 when the bytes can never start one, -1 when more bytes are
+ * needed. */
 static int character_length(const unsigned char *s, size_t available)
 {
     unsigned char low = 0x80, high = 0xbf;

@@ -1,7 +1,8 @@
-/* verify.c - one target forward pass over every request's last token, its admitted drafts and prefill chunks; then the
- * verdict of each block and what of it the client receives.
+/* verify.c - one target forward pass over every request's last token, its admitted drafts and
+ * prefill chunks; then the verdict of each block and what of it the client receives.
  *
- * This file owns the map between batch rows and slots. A failed pass fails the requests in it; it never shortens a draft.
+ * This file owns the map between batch rows and slots. A failed pass fails the requests in it; it
+ * never shortens a draft.
  */
 #include "config.h"
 
@@ -25,7 +26,8 @@ static void fill_batch(struct loop *loop)
 
         slot->row = batch->count;
         if (slot->phase == SLOT_DECODE) {
-            lm_batch_add(batch, slot->tokens[slot->count - 1], slot->count - 1, slot->sequence, true);
+            lm_batch_add(batch, slot->tokens[slot->count - 1], slot->count - 1, slot->sequence,
+                         true);
             for (int k = 0; k < slot->admitted; k++)
                 lm_batch_add(batch, slot->draft[k], slot->count + k, slot->sequence, true);
             slot->sampled = true;
@@ -73,7 +75,8 @@ static void keep_raw(struct loop *loop, const struct slot *slot, const float *ro
         for (size_t i = 0; i < raw.rows; i++) loop->stats[i].log_norm = NAN;
 }
 
-/* The verdict on one block. False when a reached row was flagged (NaN): the request cannot go on. */
+/* The verdict on one block. False when a reached row was flagged (NaN): the request cannot go on.
+ */
 static bool judge(struct loop *loop, struct slot *slot, int wanted)
 {
     float *rows = lm_logits(loop->target, slot->row);
@@ -95,10 +98,12 @@ static bool judge(struct loop *loop, struct slot *slot, int wanted)
     int forced = request_params_of(slot->request)->min_tokens - slot_emitted(slot);
 
     if (!rows) return false;
-    slot->transform.bias_count = request_params_of(slot->request)->bias_count + (forced > 0 ? (size_t)loop->end_count : 0);
+    slot->transform.bias_count =
+        request_params_of(slot->request)->bias_count + (forced > 0 ? (size_t)loop->end_count : 0);
     if (slot->transforms || forced > 0) block.transform = &slot->transform;
     if (wanted >= 0) keep_raw(loop, slot, rows);
-    if (tt_verify(loop->rows, &block, &slot->verdict) != TT_OK || slot->verdict.next < 0) return false;
+    if (tt_verify(loop->rows, &block, &slot->verdict) != TT_OK || slot->verdict.next < 0)
+        return false;
     assert(slot->verdict.accepted >= 0 && slot->verdict.accepted <= slot->admitted);
     slot->accepted = slot->verdict.accepted;
     return true;
@@ -109,7 +114,8 @@ static void note_logprobs(struct loop *loop, int k, int32_t token, int wanted)
     const float *raw = loop->raw + (size_t)k * loop->vocab;
     struct request_token *entry = &loop->tokens[k];
 
-    *entry = (struct request_token){.token = token, .logprob = raw[token] - loop->stats[k].log_norm};
+    *entry =
+        (struct request_token){.token = token, .logprob = raw[token] - loop->stats[k].log_norm};
     logprobs_top(raw, loop->vocab, loop->stats[k].log_norm, wanted, entry);
 }
 
@@ -160,7 +166,8 @@ static void deliver(struct loop *loop, struct slot *slot, int wanted)
     slot->usage.completion_tokens += slot->emitted;
     slot->usage.drafted += slot->drafted;
     slot->usage.accepted += slot->accepted;
-    if (finish != REQUEST_RUNNING || slot->emitted > 0) request_set_usage(slot->request, &slot->usage);
+    if (finish != REQUEST_RUNNING || slot->emitted > 0)
+        request_set_usage(slot->request, &slot->usage);
     if (!send_text(loop, slot, finish != REQUEST_RUNNING, wanted >= 0)) {
         loop_release(loop, slot, REQUEST_FAILED, "out of memory");
         return;

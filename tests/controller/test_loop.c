@@ -1,5 +1,6 @@
-/* test_loop.c - the whole loop (admit, draft, plan, verify, observe) over the synthetic model: text is the same whatever
- * drafts, plans, loads and toggles do; counts add up; nothing leaks from one request into the next.
+/* test_loop.c - the whole loop (admit, draft, plan, verify, observe) over the synthetic model: text
+ * is the same whatever drafts, plans, loads and toggles do; counts add up; nothing leaks from one
+ * request into the next.
  */
 #include "config.h"
 
@@ -21,8 +22,16 @@
 #define TOKENS 60
 
 static const char *const prompts[JOBS] = {
-    "the quick brown fox", "a", "to be or not to be", "hello hello hello hello hello", "once upon a time there was",
-    "the quick brown fox jumps", "numbers and letters", "zzz", "why", "a longer prompt that fills a few more cells",
+    "the quick brown fox",
+    "a",
+    "to be or not to be",
+    "hello hello hello hello hello",
+    "once upon a time there was",
+    "the quick brown fox jumps",
+    "numbers and letters",
+    "zzz",
+    "why",
+    "a longer prompt that fills a few more cells",
 };
 
 static struct inprocess open_pair(const char *draft, int parallel, enum draft_choice choice)
@@ -46,8 +55,11 @@ static void fill(struct inprocess_job *jobs, float temperature)
 {
     memset(jobs, 0, JOBS * sizeof *jobs);
     for (int i = 0; i < JOBS; i++)
-        jobs[i] = (struct inprocess_job){.prompt = prompts[i], .temperature = temperature, .seeded = temperature > 0,
-                                         .seed = (uint64_t)(100 + i), .max_tokens = TOKENS - i};
+        jobs[i] = (struct inprocess_job){.prompt = prompts[i],
+                                         .temperature = temperature,
+                                         .seeded = temperature > 0,
+                                         .seed = (uint64_t)(100 + i),
+                                         .max_tokens = TOKENS - i};
 }
 
 static void toggle(void *state, struct loop *loop, long steps)
@@ -63,14 +75,17 @@ static void run(struct inprocess *process, struct inprocess_job *jobs, int concu
 {
     char *cause = NULL;
 
-    if (inprocess_run(process, jobs, JOBS, concurrency, between, NULL, &cause) != 0) fail_msg("%s", cause);
+    if (inprocess_run(process, jobs, JOBS, concurrency, between, NULL, &cause) != 0)
+        fail_msg("%s", cause);
 }
 
-static void expect_same(const struct inprocess_job *a, const struct inprocess_job *b, const char *what)
+static void expect_same(const struct inprocess_job *a, const struct inprocess_job *b,
+                        const char *what)
 {
     for (int i = 0; i < JOBS; i++) {
         if (a[i].finish != b[i].finish) fail_msg("%s: prompt %d ends otherwise", what, i);
-        if (strcmp(a[i].text, b[i].text) != 0) fail_msg("%s: prompt %d\n  \"%s\"\n  \"%s\"", what, i, a[i].text, b[i].text);
+        if (strcmp(a[i].text, b[i].text) != 0)
+            fail_msg("%s: prompt %d\n  \"%s\"\n  \"%s\"", what, i, a[i].text, b[i].text);
     }
 }
 
@@ -91,7 +106,8 @@ static void compare_modes(float temperature, const char *draft, enum draft_choic
             if (m < 4) loop_set_mode(process.loop, modes[m]);
             fill(other, temperature);
             run(&process, other, parallel, m < 4 ? NULL : toggle);
-            snprintf(what, sizeof what, "T %.1f, %s, %d at once", (double)temperature, m < 4 ? mode_name(modes[m]) : "toggled", parallel);
+            snprintf(what, sizeof what, "T %.1f, %s, %d at once", (double)temperature,
+                     m < 4 ? mode_name(modes[m]) : "toggled", parallel);
             expect_same(plain, other, what);
             inprocess_clear(other, JOBS);
             inprocess_close(&process);
@@ -140,8 +156,10 @@ static void counts_add_up(void **state)
     assert_true(counts.admitted <= counts.drafted);
     assert_true(counts.accepted > 0 && counts.accepted <= counts.verified);
     assert_int_equal(by_position, counts.accepted);
-    /* Every emitted token is an accepted draft or one row's own token, but for blocks cut at an end. */
-    assert_true(counts.target_rows >= counts.prompt_tokens + counts.verified + (counts.emitted - counts.accepted) - JOBS);
+    /* Every emitted token is an accepted draft or one row's own token, but for blocks cut at an
+     * end. */
+    assert_true(counts.target_rows >=
+                counts.prompt_tokens + counts.verified + (counts.emitted - counts.accepted) - JOBS);
     assert_int_equal(lm_synthetic_used(process.draft) >= 0, 1);
     inprocess_clear(jobs, JOBS);
     inprocess_close(&process);
@@ -159,7 +177,8 @@ static void no_drafter_runs_without_drafts(void **state)
     run(&process, jobs, 4, NULL);
     assert_int_equal(lm_synthetic_decodes(process.draft), before);
     inprocess_clear(jobs, JOBS);
-    loop_set_mode(process.loop, MODE_FIXED); /* off -> on: the draft model takes up requests it never saw */
+    loop_set_mode(process.loop,
+                  MODE_FIXED); /* off -> on: the draft model takes up requests it never saw */
     fill(jobs, 0);
     run(&process, jobs, 4, NULL);
     assert_true(lm_synthetic_decodes(process.draft) > before);
@@ -167,11 +186,16 @@ static void no_drafter_runs_without_drafts(void **state)
     inprocess_close(&process);
 }
 
-/* ------------------------------------------------------------------------------------------ single requests */
+/* ------------------------------------------------------------------------------------------ single
+ * requests */
 
-static void ignore(void *state) { (void)state; }
+static void ignore(void *state)
+{
+    (void)state;
+}
 
-static struct request *submit(struct inprocess *process, const char *prompt, struct request_params *params)
+static struct request *submit(struct inprocess *process, const char *prompt,
+                              struct request_params *params)
 {
     int32_t *tokens;
     int count = lm_tokenize(process->target, prompt, strlen(prompt), true, true, &tokens);
@@ -182,7 +206,8 @@ static struct request *submit(struct inprocess *process, const char *prompt, str
     return request;
 }
 
-static enum request_finish finish_of(struct inprocess *process, struct request *request, char *text, size_t size, int *tokens)
+static enum request_finish finish_of(struct inprocess *process, struct request *request, char *text,
+                                     size_t size, int *tokens)
 {
     enum request_finish finish;
     const char *error;
@@ -300,8 +325,11 @@ static void a_cancelled_request_frees_its_slot(void **state)
 
 static void logits_that_are_no_numbers_fail_one_request(void **state)
 {
-    struct inprocess_options options = {.target = "synthetic:broken:0:0", .draft = "synthetic:draft:0:0", .parallel = 2,
-                                        .max_draft = 4, .profile = true};
+    struct inprocess_options options = {.target = "synthetic:broken:0:0",
+                                        .draft = "synthetic:draft:0:0",
+                                        .parallel = 2,
+                                        .max_draft = 4,
+                                        .profile = true};
     struct inprocess process;
     struct request_params params;
     struct request *good, *bad;

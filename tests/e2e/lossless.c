@@ -1,12 +1,13 @@
 /* lossless.c - text is a function of prompt, seed and target alone, on the real pair (TAP).
  *
- * --exact configuration (Q8_0 form): greedy and seeded text byte for byte the same with speculation off, fixed and adaptive,
- * at 1 and 8 concurrent, and with modes toggled mid-stream. Default configuration: logits are not bit-equal across batch
- * shapes, so a first difference must be a near-tie when both contenders are scored again: raising the loser's logit by
- * what shapes were seen to differ by must turn the choice.
+ * --exact configuration (Q8_0 form): greedy and seeded text byte for byte the same with speculation
+ * off, fixed and adaptive, at 1 and 8 concurrent, and with modes toggled mid-stream. Default
+ * configuration: logits are not bit-equal across batch shapes, so a first difference must be a
+ * near-tie when both contenders are scored again: raising the loser's logit by what shapes were
+ * seen to differ by must turn the choice.
  *
- * Environment: TRIMTAB_TARGET_Q8_0, TRIMTAB_TARGET, TRIMTAB_DRAFT (GGUF files), SRC. TRIMTAB_LOSSLESS_PROMPTS, TRIMTAB_LOSSLESS_TOKENS
- * shorten the run.
+ * Environment: TRIMTAB_TARGET_Q8_0, TRIMTAB_TARGET, TRIMTAB_DRAFT (GGUF files), SRC.
+ * TRIMTAB_LOSSLESS_PROMPTS, TRIMTAB_LOSSLESS_TOKENS shorten the run.
  */
 #include "config.h"
 
@@ -81,7 +82,10 @@ static int from_environment(const char *name, int standard, int most)
 }
 
 /* Spread over the kinds of text, which stand in blocks in the file. */
-static const char *prompt_at(int i) { return prompts[(i * 7) % MOST_PROMPTS]; }
+static const char *prompt_at(int i)
+{
+    return prompts[(i * 7) % MOST_PROMPTS];
+}
 
 static void fill(struct inprocess *process, struct inprocess_job *jobs, float temperature)
 {
@@ -92,8 +96,11 @@ static void fill(struct inprocess *process, struct inprocess_job *jobs, float te
         char *text = inprocess_chat(process, prompt_at(i), &cause);
 
         if (!text) give_up("%s", cause);
-        jobs[i] = (struct inprocess_job){.prompt = text, .temperature = temperature, .seeded = temperature > 0,
-                                         .seed = (uint64_t)(1000 + i), .max_tokens = token_count};
+        jobs[i] = (struct inprocess_job){.prompt = text,
+                                         .temperature = temperature,
+                                         .seeded = temperature > 0,
+                                         .seed = (uint64_t)(1000 + i),
+                                         .max_tokens = token_count};
     }
 }
 
@@ -113,7 +120,11 @@ static void toggle(void *state, struct loop *loop, long steps)
 
 static struct inprocess open_process(const char *target, const char *draft, bool exact)
 {
-    struct inprocess_options options = {.target = target, .draft = draft, .parallel = 8, .max_draft = MAX_DRAFT, .exact = exact,
+    struct inprocess_options options = {.target = target,
+                                        .draft = draft,
+                                        .parallel = 8,
+                                        .max_draft = MAX_DRAFT,
+                                        .exact = exact,
                                         .profile = true};
     struct inprocess process;
     char *cause = NULL;
@@ -122,11 +133,14 @@ static struct inprocess open_process(const char *target, const char *draft, bool
     return process;
 }
 
-static void run(struct inprocess *process, struct inprocess_job *jobs, int concurrency, bool toggled)
+static void run(struct inprocess *process, struct inprocess_job *jobs, int concurrency,
+                bool toggled)
 {
     char *cause = NULL;
 
-    if (inprocess_run(process, jobs, prompt_count, concurrency, toggled ? toggle : NULL, NULL, &cause) != 0) give_up("%s", cause);
+    if (inprocess_run(process, jobs, prompt_count, concurrency, toggled ? toggle : NULL, NULL,
+                      &cause) != 0)
+        give_up("%s", cause);
 }
 
 /* The setting that the runs of one comparison differ in. */
@@ -147,9 +161,12 @@ static void apply(struct inprocess *process, const struct setting *setting)
 }
 
 static const struct setting settings[] = {
-    {"off, 8 at once", MODE_OFF, 0, 8, false},          {"fixed K=3, 1 at once", MODE_FIXED, 3, 1, false},
-    {"fixed K=6, 8 at once", MODE_FIXED, 6, 8, false},  {"adaptive, 1 at once", MODE_ADAPTIVE, 0, 1, false},
-    {"adaptive, 8 at once", MODE_ADAPTIVE, 0, 8, false}, {"toggled mid-stream, 8 at once", MODE_ADAPTIVE, 2, 8, true},
+    {"off, 8 at once", MODE_OFF, 0, 8, false},
+    {"fixed K=3, 1 at once", MODE_FIXED, 3, 1, false},
+    {"fixed K=6, 8 at once", MODE_FIXED, 6, 8, false},
+    {"adaptive, 1 at once", MODE_ADAPTIVE, 0, 1, false},
+    {"adaptive, 8 at once", MODE_ADAPTIVE, 0, 8, false},
+    {"toggled mid-stream, 8 at once", MODE_ADAPTIVE, 2, 8, true},
 };
 
 static void compare_exact(struct inprocess *process, float temperature)
@@ -175,17 +192,24 @@ static void compare_exact(struct inprocess *process, float temperature)
             else if (first < 0)
                 first = i;
         }
-        result(same == prompt_count, "exact, T %.1f, %s: %d of %d texts as alone without drafts (%lld drafts verified, %lld accepted)",
-               (double)temperature, settings[s].name, same, prompt_count, (long long)(after.verified - before.verified),
+        result(same == prompt_count,
+               "exact, T %.1f, %s: %d of %d texts as alone without drafts (%lld drafts verified, "
+               "%lld accepted)",
+               (double)temperature, settings[s].name, same, prompt_count,
+               (long long)(after.verified - before.verified),
                (long long)(after.accepted - before.accepted));
-        if (first >= 0) printf("# prompt %d\n# alone: %.200s\n# other: %.200s\n", first, plain[first].text, other[first].text);
-        if (settings[s].mode == MODE_FIXED && after.accepted == before.accepted) result(false, "no draft was accepted: nothing was tested");
+        if (first >= 0)
+            printf("# prompt %d\n# alone: %.200s\n# other: %.200s\n", first, plain[first].text,
+                   other[first].text);
+        if (settings[s].mode == MODE_FIXED && after.accepted == before.accepted)
+            result(false, "no draft was accepted: nothing was tested");
         drop(other);
     }
     drop(plain);
 }
 
-/* ------------------------------------------------------------------------------------- default configuration */
+/* ------------------------------------------------------------------------------------- default
+ * configuration */
 
 /* Logits after `count` tokens: the last one decoded alone, or as the first of `rows` rows. */
 static void score(struct lm *lm, const int32_t *tokens, int count, int rows, float *out)
@@ -196,19 +220,22 @@ static void score(struct lm *lm, const int32_t *tokens, int count, int rows, flo
     lm_trim(lm, 0, 0);
     for (int at = 0; at < count - 1;) {
         lm_batch_clear(batch);
-        for (int i = 0; i < 256 && at < count - 1; i++, at++) lm_batch_add(batch, tokens[at], at, 0, false);
+        for (int i = 0; i < 256 && at < count - 1; i++, at++)
+            lm_batch_add(batch, tokens[at], at, 0, false);
         if (lm_decode(lm, batch, &cause) != 0) give_up("%s", cause);
     }
     lm_batch_clear(batch);
     lm_batch_add(batch, tokens[count - 1], count - 1, 0, true);
-    for (int r = 1; r < rows; r++) lm_batch_add(batch, tokens[(count - 1 + r) % count], count - 1 + r, 0, true);
+    for (int r = 1; r < rows; r++)
+        lm_batch_add(batch, tokens[(count - 1 + r) % count], count - 1 + r, 0, true);
     if (lm_decode(lm, batch, &cause) != 0) give_up("%s", cause);
     memcpy(out, lm_logits(lm, 0), (size_t)lm_vocab(lm) * sizeof *out);
     lm_trim(lm, 0, 0);
     lm_batch_free(batch);
 }
 
-static int32_t choose(tt *rows, float *logits, int vocab, float temperature, uint64_t key, uint64_t index)
+static int32_t choose(tt *rows, float *logits, int vocab, float temperature, uint64_t key,
+                      uint64_t index)
 {
     struct tt_rows row = {logits, TT_F32, 1, (size_t)vocab, (size_t)vocab};
     struct tt_row_stats stats;
@@ -222,7 +249,8 @@ static int32_t choose(tt *rows, float *logits, int vocab, float temperature, uin
 }
 
 /* How far the logit of `wanted` must rise for it to be chosen. */
-static double rise_needed(tt *rows, float *logits, int vocab, float temperature, uint64_t key, uint64_t index, int32_t wanted)
+static double rise_needed(tt *rows, float *logits, int vocab, float temperature, uint64_t key,
+                          uint64_t index, int32_t wanted)
 {
     double low = 0, high = 64;
     float kept = logits[wanted];
@@ -247,11 +275,13 @@ struct near {
 };
 
 /* First differing token of two texts, scored again in two shapes. */
-static void judge_difference(struct inprocess *process, const struct inprocess_job *a, const struct inprocess_job *b, struct near *near)
+static void judge_difference(struct inprocess *process, const struct inprocess_job *a,
+                             const struct inprocess_job *b, struct near *near)
 {
     int vocab = lm_vocab(process->target), prompt, na, nb, at = 0;
     int32_t *tp, *ta, *tb, *prefix;
-    float *alone = calloc((size_t)vocab, sizeof *alone), *batched = calloc((size_t)vocab, sizeof *batched);
+    float *alone = calloc((size_t)vocab, sizeof *alone),
+          *batched = calloc((size_t)vocab, sizeof *batched);
     uint64_t key = tt_stream_key(a->seed, 0, 0);
     double rise, delta = 0;
 
@@ -269,19 +299,26 @@ static void judge_difference(struct inprocess *process, const struct inprocess_j
         score(process->target, prefix, prompt + at, 1, alone);
         score(process->target, prefix, prompt + at, 12, batched);
         for (int v = 0; v < vocab; v++)
-            if (fabs((double)alone[v] - (double)batched[v]) > delta) delta = fabs((double)alone[v] - (double)batched[v]);
+            if (fabs((double)alone[v] - (double)batched[v]) > delta)
+                delta = fabs((double)alone[v] - (double)batched[v]);
         if (delta > near->shape_delta) near->shape_delta = delta;
-        rise = fmax(rise_needed(process->loop->rows, alone, vocab, a->temperature, key, (uint64_t)at, ta[at]),
-                    rise_needed(process->loop->rows, alone, vocab, a->temperature, key, (uint64_t)at, tb[at]));
-        other = fmax(rise_needed(process->loop->rows, batched, vocab, a->temperature, key, (uint64_t)at, ta[at]),
-                     rise_needed(process->loop->rows, batched, vocab, a->temperature, key, (uint64_t)at, tb[at]));
+        rise = fmax(rise_needed(process->loop->rows, alone, vocab, a->temperature, key,
+                                (uint64_t)at, ta[at]),
+                    rise_needed(process->loop->rows, alone, vocab, a->temperature, key,
+                                (uint64_t)at, tb[at]));
+        other = fmax(rise_needed(process->loop->rows, batched, vocab, a->temperature, key,
+                                 (uint64_t)at, ta[at]),
+                     rise_needed(process->loop->rows, batched, vocab, a->temperature, key,
+                                 (uint64_t)at, tb[at]));
         if (other < rise) rise = other;
         if (rise > near->widest) near->widest = rise;
-        printf("# differs at token %d of \"%.40s…\": the other choice needs %.3f (shapes differ by up to %.3f here)\n", at, a->prompt + 21,
-               rise, delta);
+        printf("# differs at token %d of \"%.40s…\": the other choice needs %.3f (shapes differ by "
+               "up to %.3f here)\n",
+               at, a->prompt + 21, rise, delta);
         free(prefix);
     } else {
-        near->ties++; /* one text ends where the other goes on: the end token was the choice, not visible in the text */
+        near->ties++; /* one text ends where the other goes on: the end token was the choice, not
+                         visible in the text */
     }
     free(tp);
     free(ta);
@@ -290,13 +327,16 @@ static void judge_difference(struct inprocess *process, const struct inprocess_j
     free(batched);
 }
 
-#define TIE 1.0 /* logits: shapes, rolled back cells and a shared cache were measured to move a logit by up to 0.7 each way */
+#define TIE                                                                                        \
+    1.0 /* logits: shapes, rolled back cells and a shared cache were measured to move a logit by   \
+           up to 0.7 each way */
 
 static void compare_default(const char *target, const char *draft, float temperature)
 {
     struct inprocess process = open_process(target, draft, false);
     struct inprocess_job plain[MOST_PROMPTS], other[MOST_PROMPTS];
-    const struct setting alone = {"off, 1 at once", MODE_OFF, 0, 1, false}, busy = {"adaptive, 8 at once", MODE_ADAPTIVE, 0, 8, false};
+    const struct setting alone = {"off, 1 at once", MODE_OFF, 0, 1, false},
+                         busy = {"adaptive, 8 at once", MODE_ADAPTIVE, 0, 8, false};
     struct near near = {0};
 
     apply(&process, &alone);
@@ -306,8 +346,11 @@ static void compare_default(const char *target, const char *draft, float tempera
     fill(&process, other, temperature);
     run(&process, other, 8, false);
     for (int i = 0; i < prompt_count; i++)
-        if (strcmp(plain[i].text, other[i].text) != 0) judge_difference(&process, &plain[i], &other[i], &near);
-    result(near.widest <= TIE, "default, T %.1f: %d of %d texts differ from those alone without drafts, each first at a near-tie (widest %.3f logits; shapes differ by up to %.3f)",
+        if (strcmp(plain[i].text, other[i].text) != 0)
+            judge_difference(&process, &plain[i], &other[i], &near);
+    result(near.widest <= TIE,
+           "default, T %.1f: %d of %d texts differ from those alone without drafts, each first at "
+           "a near-tie (widest %.3f logits; shapes differ by up to %.3f)",
            (double)temperature, near.differences, prompt_count, near.widest, near.shape_delta);
     drop(plain);
     drop(other);
@@ -316,12 +359,14 @@ static void compare_default(const char *target, const char *draft, float tempera
 
 int main(void)
 {
-    const char *exact = getenv("TRIMTAB_TARGET_Q8_0"), *target = getenv("TRIMTAB_TARGET"), *draft = getenv("TRIMTAB_DRAFT");
+    const char *exact = getenv("TRIMTAB_TARGET_Q8_0"), *target = getenv("TRIMTAB_TARGET"),
+               *draft = getenv("TRIMTAB_DRAFT");
     static const float temperatures[] = {0, 0.7f, 1.0f};
     struct inprocess process;
 
     if (!exact || !target || !draft) {
-        printf("1..0 # SKIP TRIMTAB_TARGET_Q8_0, TRIMTAB_TARGET and TRIMTAB_DRAFT must name model files\n");
+        printf("1..0 # SKIP TRIMTAB_TARGET_Q8_0, TRIMTAB_TARGET and TRIMTAB_DRAFT must name model "
+               "files\n");
         return 0;
     }
     prompt_count = from_environment("TRIMTAB_LOSSLESS_PROMPTS", prompt_count, MOST_PROMPTS);

@@ -1,10 +1,12 @@
-/* lm_synthetic.c - lm.h in closed form, for tests without a model file: a byte vocabulary whose next-token law is a hash
- * of the last tokens. Logits are bit-equal in every batch shape, the KV bookkeeping of a real engine is enforced
- * (consecutive positions, cell counts, limits), and a decode costs what its path says.
+/* lm_synthetic.c - lm.h in closed form, for tests without a model file: a byte vocabulary whose
+ * next-token law is a hash of the last tokens. Logits are bit-equal in every batch shape, the KV
+ * bookkeeping of a real engine is enforced (consecutive positions, cell counts, limits), and a
+ * decode costs what its path says.
  *
- * Path: "synthetic:ROLE[:MICROSECONDS_A_STEP[:MICROSECONDS_A_TOKEN]]"; ROLE is "target", "draft" (a blurred target), "other" (another
- * vocabulary) or "broken" (a target whose logits turn into NaN after the text "!!"). Any other path is refused as a real
- * engine refuses a file that is not a model.
+ * Path: "synthetic:ROLE[:MICROSECONDS_A_STEP[:MICROSECONDS_A_TOKEN]]"; ROLE is "target", "draft" (a
+ * blurred target), "other" (another vocabulary) or "broken" (a target whose logits turn into NaN
+ * after the text "!!"). Any other path is refused as a real engine refuses a file that is not a
+ * model.
  */
 #include "config.h"
 
@@ -47,9 +49,13 @@ static uint32_t mix(uint32_t x)
     return x ^ (x >> 16);
 }
 
-static float noise(uint32_t a, uint32_t b) { return (float)(mix(a * 0x9e3779b9u + b) >> 8) / 16777216.0f; }
+static float noise(uint32_t a, uint32_t b)
+{
+    return (float)(mix(a * 0x9e3779b9u + b) >> 8) / 16777216.0f;
+}
 
-/* A few letters follow each pair of tokens with high probability; the third token back tilts the choice. */
+/* A few letters follow each pair of tokens with high probability; the third token back tilts the
+ * choice. */
 static void fill_logits(const struct lm *lm, const int32_t *tokens, int count, float *logits)
 {
     uint32_t a = count > 0 ? (uint32_t)tokens[count - 1] : TOKEN_BEGIN;
@@ -120,16 +126,49 @@ int lm_convert(const char *from, const char *to, const char *form, int threads, 
     return -1;
 }
 
-const char *lm_engine_version(void) { return "synthetic 1"; }
-const char *lm_name(const struct lm *lm) { return lm->draft ? "synthetic-draft" : "synthetic-target"; }
-const char *lm_digest(const struct lm *lm) { return lm->draft ? "d000000000000001" : "7000000000000001"; }
-int lm_vocab(const struct lm *lm) { (void)lm; return VOCAB; }
-int lm_context_cells(const struct lm *lm) { return lm->cells; }
-int lm_sequence_cells(const struct lm *lm) { return lm->cells < SEQUENCE_CELLS ? lm->cells : SEQUENCE_CELLS; }
-int lm_batch_limit(const struct lm *lm) { return lm->batch_limit; }
-int lm_outputs_limit(const struct lm *lm) { return lm->outputs_limit; }
-bool lm_can_roll_back(const struct lm *lm) { (void)lm; return true; }
-size_t lm_logits_stride(const struct lm *lm) { (void)lm; return VOCAB; }
+const char *lm_engine_version(void)
+{
+    return "synthetic 1";
+}
+const char *lm_name(const struct lm *lm)
+{
+    return lm->draft ? "synthetic-draft" : "synthetic-target";
+}
+const char *lm_digest(const struct lm *lm)
+{
+    return lm->draft ? "d000000000000001" : "7000000000000001";
+}
+int lm_vocab(const struct lm *lm)
+{
+    (void)lm;
+    return VOCAB;
+}
+int lm_context_cells(const struct lm *lm)
+{
+    return lm->cells;
+}
+int lm_sequence_cells(const struct lm *lm)
+{
+    return lm->cells < SEQUENCE_CELLS ? lm->cells : SEQUENCE_CELLS;
+}
+int lm_batch_limit(const struct lm *lm)
+{
+    return lm->batch_limit;
+}
+int lm_outputs_limit(const struct lm *lm)
+{
+    return lm->outputs_limit;
+}
+bool lm_can_roll_back(const struct lm *lm)
+{
+    (void)lm;
+    return true;
+}
+size_t lm_logits_stride(const struct lm *lm)
+{
+    (void)lm;
+    return VOCAB;
+}
 
 static void spend(long microseconds)
 {
@@ -143,15 +182,17 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
     int outputs = 0;
 
     if (batch->count < 1 || batch->count > lm->batch_limit || lm->used + batch->count > lm->cells) {
-        cause_set(cause, "synthetic engine: batch of %d (limit %d), %d cells used of %d", batch->count,
-                  lm->batch_limit, lm->used, lm->cells);
+        cause_set(cause, "synthetic engine: batch of %d (limit %d), %d cells used of %d",
+                  batch->count, lm->batch_limit, lm->used, lm->cells);
         return -1;
     }
     for (int i = 0; i < batch->count; i++) {
         int sequence = batch->sequence[i];
         int32_t *tokens = lm->tokens + (size_t)sequence * SEQUENCE_CELLS;
 
-        if (sequence < 0 || sequence >= lm->sequences || batch->token[i] < 0 || batch->token[i] >= VOCAB) abort();
+        if (sequence < 0 || sequence >= lm->sequences || batch->token[i] < 0 ||
+            batch->token[i] >= VOCAB)
+            abort();
         if (lm->length[sequence] == 0) lm->first[sequence] = batch->position[i];
         if (batch->position[i] != lm->first[sequence] + lm->length[sequence] ||
             lm->length[sequence] >= SEQUENCE_CELLS)
@@ -170,8 +211,14 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
     return 0;
 }
 
-long lm_synthetic_decodes(const struct lm *lm) { return lm->decodes; }
-int lm_synthetic_used(const struct lm *lm) { return lm->used; }
+long lm_synthetic_decodes(const struct lm *lm)
+{
+    return lm->decodes;
+}
+int lm_synthetic_used(const struct lm *lm)
+{
+    return lm->used;
+}
 
 float *lm_logits(struct lm *lm, int row)
 {
@@ -190,8 +237,8 @@ bool lm_trim(struct lm *lm, int sequence, int from)
     return true;
 }
 
-int lm_tokenize(const struct lm *lm, const char *text, size_t length, bool add_special, bool parse_special,
-                int32_t **tokens)
+int lm_tokenize(const struct lm *lm, const char *text, size_t length, bool add_special,
+                bool parse_special, int32_t **tokens)
 {
     int count = 0;
 
@@ -211,7 +258,11 @@ int lm_piece(const struct lm *lm, int32_t token, char *bytes, size_t size)
     return 1;
 }
 
-bool lm_is_end(const struct lm *lm, int32_t token) { (void)lm; return token == TOKEN_END; }
+bool lm_is_end(const struct lm *lm, int32_t token)
+{
+    (void)lm;
+    return token == TOKEN_END;
+}
 
 int lm_end_tokens(const struct lm *lm, int32_t *tokens, int capacity)
 {
@@ -226,7 +277,8 @@ char *lm_chat(const struct lm *lm, const struct lm_message *messages, size_t cou
     char *text;
 
     (void)lm;
-    for (size_t i = 0; i < count; i++) size += strlen(messages[i].role) + strlen(messages[i].content) + 4;
+    for (size_t i = 0; i < count; i++)
+        size += strlen(messages[i].role) + strlen(messages[i].content) + 4;
     text = calloc(size, 1);
     if (!text) {
         cause_set(cause, "out of memory");
@@ -245,6 +297,7 @@ char *lm_mismatch(const struct lm *target, const struct lm *draft)
 {
     char *why = NULL;
 
-    if (target->other != draft->other) cause_set(&why, "token 0 is \"other\" in the draft and \"target\" in the target");
+    if (target->other != draft->other)
+        cause_set(&why, "token 0 is \"other\" in the draft and \"target\" in the target");
     return why;
 }
