@@ -78,9 +78,10 @@ char *client_default_socket(void)
 
     if (folder && folder[0] == '/') {
         if (asprintf(&path, "%s/trimtab.sock", folder) < 0) return NULL;
-        return path;
+        if (access(path, F_OK) == 0 || access(SYSTEM_SOCKET, F_OK) != 0) return path;
+        free(path); /* none of one's own, but the machine runs one */
     }
-    return strdup("/run/trimtab/trimtab.sock");
+    return strdup(SYSTEM_SOCKET);
 }
 
 static int set_socket(struct client *client, const char *path, char **cause)

@@ -65,8 +65,8 @@ void client_abort(struct client *client);
 /* "/api/v1/nodes/ID/REST" with ID percent-encoded; malloc'd, NULL when out of memory. REST may
  * carry a query. */
 char *client_node_path(const char *node_id, const char *rest);
-/* $XDG_RUNTIME_DIR/trimtab.sock, or /run/trimtab/trimtab.sock where that is unset; malloc'd. The
- * daemon's own default. */
+/* $XDG_RUNTIME_DIR/trimtab.sock, or /run/trimtab/trimtab.sock where that is unset or where only the
+ * latter exists; malloc'd. The daemon's own default. */
 char *client_default_socket(void);
 
 #endif

@@ -39,7 +39,7 @@ static const struct option_row table[] = {
     {"listen", TEXT, AT(listen), "ADDR:PORT", 0, 0, "127.0.0.1:8080",
      "TCP listener; port 0 takes a free one; none = no TCP"},
     {"socket", TEXT, AT(socket), "PATH", 0, 0, NULL,
-     "unix socket of the control API [$XDG_RUNTIME_DIR/trimtab.sock]"},
+     "unix socket of the control API [$XDG_RUNTIME_DIR/trimtab.sock, else /run/trimtab/…]"},
     {"state", TEXT, AT(state), "DIR", 0, 0, NULL,
      "where trimtab.db is kept [$XDG_STATE_HOME/trimtab]"},
     {"cache", TEXT, AT(cache), "DIR", 0, 0, NULL,
@@ -260,8 +260,9 @@ static int set_place(char **slot, const char *variable, const char *below_home,
 
 static int set_places(struct configuration *configuration, char **cause)
 {
-    if (set_place(&configuration->socket, "XDG_RUNTIME_DIR", NULL, geteuid() == 0 ? "/run" : "/tmp",
-                  "trimtab.sock", cause) != 0)
+    /* as client_default_socket looks for it */
+    if (set_place(&configuration->socket, "XDG_RUNTIME_DIR", NULL, "/run/trimtab", "trimtab.sock",
+                  cause) != 0)
         return -1;
     if (set_place(&configuration->state, "XDG_STATE_HOME", ".local/state", "/var/lib", "trimtab",
                   cause) != 0)

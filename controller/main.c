@@ -72,6 +72,18 @@ static int make_folder(const char *path, char **cause)
     return -1;
 }
 
+static int make_socket_folder(const char *socket, char **cause)
+{
+    char folder[4096];
+    char *slash;
+
+    snprintf(folder, sizeof folder, "%s", socket);
+    slash = strrchr(folder, '/');
+    if (!slash || slash == folder) return 0;
+    *slash = '\0';
+    return make_folder(folder, cause);
+}
+
 static int open_store(struct daemon *daemon, char **cause)
 {
     struct store_options options = {.path = daemon->store_path};
@@ -129,6 +141,7 @@ static int open_server(struct daemon *daemon, char **cause)
         .store_path = daemon->store_path,
     };
 
+    if (make_socket_folder(from->socket, cause) != 0) return -1;
     daemon->server = server_start(&options, &daemon->node, 1, cause);
     return daemon->server ? 0 : -1;
 }
