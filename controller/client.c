@@ -20,6 +20,8 @@
 #include "controller/cause.h"
 #include "controller/client.h"
 
+#define SYSTEM_SOCKET "/run/trimtab/trimtab.sock" /* of docs/trimtabd.service.in */
+
 enum {
     DEADLINE_DEFAULT_MS = 5000,
     CONNECT_MAX_MS = 5000,
