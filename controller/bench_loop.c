@@ -109,7 +109,7 @@ static int32_t argmax(const float *logits, int vocab)
  * step. */
 static double run_bare(struct bench *bench, const struct cell *cell, int block)
 {
-    struct lm *lm = bench->process.target;
+    struct lm *lm = bench->process.pair.target;
     struct lm_batch *batch = lm_batch_new(lm_batch_limit(lm));
     int position[MOST_CONCURRENT], row[MOST_CONCURRENT];
     double begun = ticks_ms(), length;
@@ -149,7 +149,7 @@ static double run_bare(struct bench *bench, const struct cell *cell, int block)
 static void forget_beginnings(struct bench *bench)
 {
     for (int s = 0; s < bench->process.loop->parallel; s++) {
-        lm_trim(bench->process.target, s, 0);
+        lm_trim(bench->process.pair.target, s, 0);
         bench->process.loop->slot[s].in_target = 0;
     }
 }
@@ -177,7 +177,7 @@ static void run_block(struct bench *bench, struct cell *cell, int block)
 static struct bench_median first_token(struct bench *bench)
 {
     double ratio[MOST_BLOCKS];
-    struct lm *lm = bench->process.target;
+    struct lm *lm = bench->process.pair.target;
     struct lm_batch *batch = lm_batch_new(lm_batch_limit(lm));
 
     loop_set_mode(bench->process.loop, MODE_OFF);
@@ -331,18 +331,19 @@ int bench_loop(int argc, char **argv)
         {"json", NULL, "one JSON object in place of the table", NULL},
     };
     struct bench bench = {0};
-    struct inprocess_options process = {.parallel = 8, .max_draft = MAX_DRAFT, .profile = true};
+    struct inprocess_options process = {.pair = {.parallel = 8, .max_draft = MAX_DRAFT},
+                                        .profile = true};
     char *cause = NULL;
     int status = bench_options(argc, argv, "loop --model FILE --draft FILE [OPTION]…", options,
                                sizeof options / sizeof options[0], NULL, 0);
 
     if (status != 0) return status > 0 ? 0 : 2;
-    process.target = bench_text(options, "model");
-    process.draft = bench_text(options, "draft");
-    process.threads = (int)bench_number(options, "threads", 0, 1024);
+    process.pair.target = bench_text(options, "model");
+    process.pair.draft = bench_text(options, "draft");
+    process.pair.threads = (int)bench_number(options, "threads", 0, 1024);
     bench.blocks = (int)bench_number(options, "blocks", 1, MOST_BLOCKS);
     bench.tokens = (int)bench_number(options, "tokens", 1, 512);
-    if (!process.target || !process.draft) {
+    if (!process.pair.target || !process.pair.draft) {
         fprintf(stderr, "trimtab bench loop: give --model and --draft\n");
         return 2;
     }

@@ -23,47 +23,17 @@ static uint64_t counting_key(void *state)
     return key++ * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static int open_models(struct inprocess *process, const struct inprocess_options *options,
-                       char **cause)
-{
-    int block = options->max_draft + 1;
-    struct lm_options target = {
-        .path = options->target,
-        .parallel = options->parallel,
-        .context = options->context,
-        .batch = options->parallel * block + LOOP_PREFILL_BATCH,
-        .outputs = options->parallel * block,
-        .threads = options->threads,
-        .exact = options->exact,
-    };
-    struct lm_options draft = {
-        .path = options->draft,
-        .parallel = options->parallel,
-        .context = options->parallel * (LOOP_DRAFT_WINDOW + block),
-        .batch = options->parallel * (LOOP_CATCH_UP + 1),
-        .outputs = options->parallel,
-        .threads = options->threads,
-    };
-
-    process->target = lm_open(&target, cause);
-    if (!process->target) return -1;
-    if (!options->draft) return 0;
-    process->draft = lm_open(&draft, cause);
-    return process->draft ? 0 : -1;
-}
-
 static int open_costs(struct inprocess *process, const struct inprocess_options *options,
                       char **cause)
 {
     struct profile_options profile = {
-        .target = process->target,
-        .draft = process->draft,
-        .parallel = options->parallel,
-        .max_draft = options->max_draft,
+        .target = process->pair.target,
+        .draft = process->pair.draft,
+        .parallel = options->pair.parallel,
+        .max_draft = options->pair.max_draft,
     };
 
-    process->cost = cost_new(options->parallel * (options->max_draft + 1) + LOOP_PREFILL_BATCH,
-                             options->parallel * (LOOP_CATCH_UP + 1));
+    process->cost = pair_cost_new(options->pair.parallel, options->pair.max_draft);
     if (!process->cost) {
         cause_set(cause, "out of memory");
         return -1;
@@ -74,12 +44,12 @@ static int open_costs(struct inprocess *process, const struct inprocess_options 
 int inprocess_open(struct inprocess *process, const struct inprocess_options *options, char **cause)
 {
     struct loop_options loop = {
-        .parallel = options->parallel,
-        .max_draft = options->max_draft,
+        .parallel = options->pair.parallel,
+        .max_draft = options->pair.max_draft,
         .prefill_chunk = 128,
         .choice = options->choice,
-        .planner = {.max_draft = options->max_draft,
-                    .max_requests = options->parallel,
+        .planner = {.max_draft = options->pair.max_draft,
+                    .max_requests = options->pair.parallel,
                     .min_gain = 0.01,
                     .exploration = true,
                     .key = 1},
@@ -88,12 +58,13 @@ int inprocess_open(struct inprocess *process, const struct inprocess_options *op
     };
 
     memset(process, 0, sizeof *process);
-    if (open_models(process, options, cause) != 0 || open_costs(process, options, cause) != 0)
+    if (pair_open(&process->pair, &options->pair, cause) != 0 ||
+        open_costs(process, options, cause) != 0)
         return -1;
-    loop.target = process->target;
-    loop.draft = process->draft;
+    loop.target = process->pair.target;
+    loop.draft = process->pair.draft;
     loop.cost = process->cost;
-    process->loop = loop_new(&loop, 2 * options->parallel, cause);
+    process->loop = loop_new(&loop, 2 * options->pair.parallel, cause);
     return process->loop ? 0 : -1;
 }
 
@@ -101,8 +72,7 @@ void inprocess_close(struct inprocess *process)
 {
     loop_free(process->loop);
     cost_free(process->cost);
-    lm_close(process->draft);
-    lm_close(process->target);
+    pair_close(&process->pair);
     memset(process, 0, sizeof *process);
 }
 
@@ -123,7 +93,8 @@ static bool submit(struct inprocess *process, struct flight *flight, struct inpr
 {
     struct request_params params;
     int32_t *tokens;
-    int count = lm_tokenize(process->target, job->prompt, strlen(job->prompt), true, true, &tokens);
+    int count =
+        lm_tokenize(process->pair.target, job->prompt, strlen(job->prompt), true, true, &tokens);
 
     if (count < 1) return false;
     request_params_default(&params);
@@ -218,5 +189,5 @@ char *inprocess_chat(const struct inprocess *process, const char *prompt, char *
 {
     struct lm_message message = {"user", prompt};
 
-    return lm_chat(process->target, &message, 1, cause);
+    return lm_chat(process->pair.target, &message, 1, cause);
 }

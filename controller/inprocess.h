@@ -6,17 +6,17 @@
 #include <stdbool.h>
 
 #include "controller/loop.h"
+#include "controller/pair.h"
 
 struct inprocess {
-    struct lm *target, *draft;
+    struct pair pair;
     struct cost_model *cost;
     struct loop *loop;
 };
 
 struct inprocess_options {
-    const char *target, *draft; /* GGUF files; draft may be NULL */
-    int parallel, max_draft, threads, context;
-    bool exact, profile; /* profile: measure costs first, else a flat guess learns online */
+    struct pair_options pair;
+    bool profile; /* measure costs first, else a flat guess learns online */
     enum draft_choice choice;
 };
 

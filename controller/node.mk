@@ -17,6 +17,7 @@ controller_libnode_la_SOURCES = \
 	controller/node_llama_snapshot.c controller/node_llama_state.h \
 	controller/notify.c controller/notify.h \
 	controller/observe.c \
+	controller/pair.c controller/pair.h \
 	controller/policy.c controller/policy.h \
 	controller/profile.c controller/profile.h \
 	controller/queue.c controller/queue.h \

@@ -302,8 +302,8 @@ static uint64_t fresh_key(void *state)
 static struct loop *make_loop(struct llama_node *node, char **cause)
 {
     struct loop_options options = {
-        .target = node->target_lm,
-        .draft = node->draft_lm,
+        .target = node->pair.target,
+        .draft = node->pair.draft,
         .cost = node->cost,
         .parallel = node->options.parallel,
         .max_draft = node->options.max_draft,
@@ -331,10 +331,10 @@ static void start_run(struct llama_node *node)
         .kind = "llama",
         .engine = "libllama",
         .version = lm_engine_version(),
-        .model = lm_name(node->target_lm),
-        .model_digest = lm_digest(node->target_lm),
-        .draft = node->draft_lm ? lm_name(node->draft_lm) : NULL,
-        .draft_digest = node->draft_lm ? lm_digest(node->draft_lm) : NULL,
+        .model = lm_name(node->pair.target),
+        .model_digest = lm_digest(node->pair.target),
+        .draft = node->pair.draft ? lm_name(node->pair.draft) : NULL,
+        .draft_digest = node->pair.draft ? lm_digest(node->pair.draft) : NULL,
         .hardware = hardware,
         .settings_json = text,
         .max_draft = node->options.max_draft,
@@ -375,7 +375,7 @@ static void *run(void *state)
     if (cost_flat(node->cost))
         llama_node_event(node, "warning", "cost",
                          "the cost curve never rises: trimming cannot pay on this machine");
-    if (!lm_can_roll_back(node->target_lm))
+    if (!lm_can_roll_back(node->pair.target))
         llama_node_event(node, "warning", "model",
                          "this model's memory cannot be rolled back: it runs without speculation");
     node->sampler_started =
@@ -700,7 +700,7 @@ static const struct lm *text(struct node *base)
     pthread_mutex_lock(&node->lock);
     serving = node->phase == NODE_SERVING;
     pthread_mutex_unlock(&node->lock);
-    return serving ? node->target_lm : NULL;
+    return serving ? node->pair.target : NULL;
 }
 
 static void drain(struct node *base)
@@ -743,8 +743,7 @@ static void close_node(struct node *base)
     if (node->options.store && node->run_id > 0) store_end_run(node->options.store, node->run_id);
     loop_free(node->loop);
     cost_free(node->cost);
-    lm_close(node->draft_lm);
-    lm_close(node->target_lm);
+    pair_close(&node->pair);
     if (node->record_file) fclose(node->record_file);
     pthread_mutex_destroy(&node->lock);
     pthread_cond_destroy(&node->changed);

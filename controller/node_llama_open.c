@@ -11,16 +11,11 @@
 #include "controller/node_llama_open.h"
 #include "controller/profile.h"
 
-struct progress {
-    struct llama_node *node;
-    const char *what;
-};
-
-static void report_loading(float done, void *state)
+static void report_loading(void *state, const char *what, double done)
 {
-    struct progress *progress = state;
+    struct llama_node *node = state;
 
-    if (progress->node->options.progress) progress->node->options.progress(progress->what, done);
+    if (node->options.progress) node->options.progress(what, done);
 }
 
 static void report_profile(void *state, int done, int all)
@@ -30,50 +25,20 @@ static void report_profile(void *state, int done, int all)
     if (node->options.progress) node->options.progress("measuring step costs", (double)done / all);
 }
 
-static int open_draft(struct llama_node *node, char **cause)
-{
-    const struct node_llama_options *options = &node->options;
-    struct progress progress = {node, "loading the draft model"};
-    struct lm_options draft = {
-        .path = node->draft,
-        .device = node->device,
-        .parallel = options->parallel,
-        .context = options->parallel * (LOOP_DRAFT_WINDOW + options->max_draft + 1),
-        .batch = options->parallel * (LOOP_CATCH_UP + 1),
-        .outputs = options->parallel,
-        .threads = options->threads,
-        .progress = report_loading,
-        .progress_state = &progress,
-    };
-    char *why = NULL;
-
-    node->draft_lm = lm_open(&draft, cause);
-    if (!node->draft_lm) return -1;
-    why = lm_mismatch(node->target_lm, node->draft_lm);
-    if (!why && !lm_can_roll_back(node->draft_lm))
-        cause_set(&why, "its memory cannot be rolled back");
-    if (!why) return 0;
-    cause_set(cause, "%s cannot draft for %s: %s", node->draft, node->model, why);
-    free(why);
-    return -1;
-}
-
 int llama_open_models(struct llama_node *node, char **cause)
 {
     const struct node_llama_options *options = &node->options;
-    int block = options->max_draft + 1;
-    struct progress progress = {node, "loading the target model"};
-    struct lm_options target = {
-        .path = node->model,
+    struct pair_options pair = {
+        .target = node->model,
+        .draft = node->draft,
         .device = node->device,
         .parallel = options->parallel,
+        .max_draft = options->max_draft,
         .context = options->context,
-        .batch = options->parallel * block + LOOP_PREFILL_BATCH,
-        .outputs = options->parallel * block,
         .threads = options->threads,
         .exact = options->exact,
         .progress = report_loading,
-        .progress_state = &progress,
+        .state = node,
     };
 
     if (node->record) {
@@ -83,9 +48,7 @@ int llama_open_models(struct llama_node *node, char **cause)
             return -1;
         }
     }
-    node->target_lm = lm_open(&target, cause);
-    if (!node->target_lm) return -1;
-    return node->draft ? open_draft(node, cause) : 0;
+    return pair_open(&node->pair, &pair, cause);
 }
 
 void llama_open_hardware(char *out, size_t size)
@@ -113,9 +76,9 @@ static void cost_key(const struct llama_node *node, char *key, size_t size)
 
     llama_open_hardware(hardware, sizeof hardware);
     snprintf(key, size, "%s|%s|%s|%s|%s|threads %d|parallel %d|draft %d|cells %d|exact %d|%s",
-             lm_digest(node->target_lm), node->draft_lm ? lm_digest(node->draft_lm) : "-",
+             lm_digest(node->pair.target), node->pair.draft ? lm_digest(node->pair.draft) : "-",
              lm_engine_version(), hardware, node->device ? node->device : "auto", options->threads,
-             options->parallel, options->max_draft, lm_context_cells(node->target_lm),
+             options->parallel, options->max_draft, lm_context_cells(node->pair.target),
              options->exact, PACKAGE_VERSION);
 }
 
@@ -133,10 +96,10 @@ int llama_open_costs(struct llama_node *node, char **cause)
 {
     const struct node_llama_options *options = &node->options;
     struct profile_options profile = {
-        .target = node->target_lm,
-        .draft = node->draft_lm,
+        .target = node->pair.target,
+        .draft = node->pair.draft,
         .parallel = options->parallel,
-        .max_draft = lm_can_roll_back(node->target_lm) ? options->max_draft : 0,
+        .max_draft = lm_can_roll_back(node->pair.target) ? options->max_draft : 0,
         .stop = &node->leaving,
         .progress = report_profile,
         .state = node,
@@ -144,8 +107,7 @@ int llama_open_costs(struct llama_node *node, char **cause)
     char key[512], path[512];
     bool kept;
 
-    node->cost = cost_new(options->parallel * (options->max_draft + 1) + LOOP_PREFILL_BATCH,
-                          options->parallel * (LOOP_CATCH_UP + 1));
+    node->cost = pair_cost_new(options->parallel, options->max_draft);
     if (!node->cost) {
         cause_set(cause, "out of memory");
         return -1;
@@ -179,8 +141,8 @@ static bool learned_path(const struct llama_node *node, char *path, size_t size)
 
 static void learned_key(const struct llama_node *node, char *key, size_t size)
 {
-    snprintf(key, size, "%s|%s", lm_digest(node->target_lm),
-             node->draft_lm ? lm_digest(node->draft_lm) : "-");
+    snprintf(key, size, "%s|%s", lm_digest(node->pair.target),
+             node->pair.draft ? lm_digest(node->pair.draft) : "-");
 }
 
 void llama_open_learned(struct llama_node *node)

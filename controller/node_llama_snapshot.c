@@ -33,9 +33,9 @@ static void fill_names(const struct llama_node *node, struct snapshot *out)
     out->node.tier = 2;
     snprintf(out->node.capabilities, sizeof out->node.capabilities, "mode,settings,generate");
     if (node->phase != NODE_SERVING) return;
-    snprintf(out->node.model, sizeof out->node.model, "%s", lm_name(node->target_lm));
-    if (node->draft_lm)
-        snprintf(out->node.draft, sizeof out->node.draft, "%s", lm_name(node->draft_lm));
+    snprintf(out->node.model, sizeof out->node.model, "%s", lm_name(node->pair.target));
+    if (node->pair.draft)
+        snprintf(out->node.draft, sizeof out->node.draft, "%s", lm_name(node->pair.draft));
 }
 
 static void fill_totals(const struct tally_counts *counts, struct snapshot *out)

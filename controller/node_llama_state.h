@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "controller/node_llama.h"
+#include "controller/pair.h"
 #include "controller/rates.h"
 #include "storage/store.h"
 
@@ -34,7 +35,7 @@ struct llama_node {
     struct node node; /* first */
     struct node_llama_options options;
     char *model, *draft, *device, *cache_dir, *state_dir, *record;
-    struct lm *target_lm, *draft_lm;
+    struct pair pair;
     struct cost_model *cost; /* the loop's thread */
     struct loop *loop;
     int64_t run_id;

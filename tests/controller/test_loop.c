@@ -37,10 +37,10 @@ static const char *const prompts[JOBS] = {
 static struct inprocess open_pair(const char *draft, int parallel, enum draft_choice choice)
 {
     struct inprocess_options options = {
-        .target = "synthetic:target:0:0",
-        .draft = draft,
-        .parallel = parallel,
-        .max_draft = 4,
+        .pair = {.target = "synthetic:target:0:0",
+                 .draft = draft,
+                 .parallel = parallel,
+                 .max_draft = 4},
         .profile = true,
         .choice = choice,
     };
@@ -160,7 +160,7 @@ static void counts_add_up(void **state)
      * end. */
     assert_true(counts.target_rows >=
                 counts.prompt_tokens + counts.verified + (counts.emitted - counts.accepted) - JOBS);
-    assert_int_equal(lm_synthetic_used(process.draft) >= 0, 1);
+    assert_int_equal(lm_synthetic_used(process.pair.draft) >= 0, 1);
     inprocess_clear(jobs, JOBS);
     inprocess_close(&process);
 }
@@ -169,19 +169,19 @@ static void no_drafter_runs_without_drafts(void **state)
 {
     struct inprocess_job jobs[JOBS];
     struct inprocess process = open_pair("synthetic:draft:0:0", 4, DRAFT_AUTO);
-    long before = lm_synthetic_decodes(process.draft);
+    long before = lm_synthetic_decodes(process.pair.draft);
 
     (void)state;
     loop_set_mode(process.loop, MODE_OFF);
     fill(jobs, 0);
     run(&process, jobs, 4, NULL);
-    assert_int_equal(lm_synthetic_decodes(process.draft), before);
+    assert_int_equal(lm_synthetic_decodes(process.pair.draft), before);
     inprocess_clear(jobs, JOBS);
     loop_set_mode(process.loop,
                   MODE_FIXED); /* off -> on: the draft model takes up requests it never saw */
     fill(jobs, 0);
     run(&process, jobs, 4, NULL);
-    assert_true(lm_synthetic_decodes(process.draft) > before);
+    assert_true(lm_synthetic_decodes(process.pair.draft) > before);
     inprocess_clear(jobs, JOBS);
     inprocess_close(&process);
 }
@@ -198,7 +198,7 @@ static struct request *submit(struct inprocess *process, const char *prompt,
                               struct request_params *params)
 {
     int32_t *tokens;
-    int count = lm_tokenize(process->target, prompt, strlen(prompt), true, true, &tokens);
+    int count = lm_tokenize(process->pair.target, prompt, strlen(prompt), true, true, &tokens);
     struct request *request = request_new(params, tokens, count, ignore, NULL);
 
     assert_non_null(request);
@@ -325,10 +325,10 @@ static void a_cancelled_request_frees_its_slot(void **state)
 
 static void logits_that_are_no_numbers_fail_one_request(void **state)
 {
-    struct inprocess_options options = {.target = "synthetic:broken:0:0",
-                                        .draft = "synthetic:draft:0:0",
-                                        .parallel = 2,
-                                        .max_draft = 4,
+    struct inprocess_options options = {.pair = {.target = "synthetic:broken:0:0",
+                                                 .draft = "synthetic:draft:0:0",
+                                                 .parallel = 2,
+                                                 .max_draft = 4},
                                         .profile = true};
     struct inprocess process;
     struct request_params params;

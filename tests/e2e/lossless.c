@@ -120,11 +120,11 @@ static void toggle(void *state, struct loop *loop, long steps)
 
 static struct inprocess open_process(const char *target, const char *draft, bool exact)
 {
-    struct inprocess_options options = {.target = target,
-                                        .draft = draft,
-                                        .parallel = 8,
-                                        .max_draft = MAX_DRAFT,
-                                        .exact = exact,
+    struct inprocess_options options = {.pair = {.target = target,
+                                                 .draft = draft,
+                                                 .parallel = 8,
+                                                 .max_draft = MAX_DRAFT,
+                                                 .exact = exact},
                                         .profile = true};
     struct inprocess process;
     char *cause = NULL;
@@ -278,16 +278,16 @@ struct near {
 static void judge_difference(struct inprocess *process, const struct inprocess_job *a,
                              const struct inprocess_job *b, struct near *near)
 {
-    int vocab = lm_vocab(process->target), prompt, na, nb, at = 0;
+    int vocab = lm_vocab(process->pair.target), prompt, na, nb, at = 0;
     int32_t *tp, *ta, *tb, *prefix;
     float *alone = calloc((size_t)vocab, sizeof *alone),
           *batched = calloc((size_t)vocab, sizeof *batched);
     uint64_t key = tt_stream_key(a->seed, 0, 0);
     double rise, delta = 0;
 
-    prompt = lm_tokenize(process->target, a->prompt, strlen(a->prompt), true, true, &tp);
-    na = lm_tokenize(process->target, a->text, strlen(a->text), false, false, &ta);
-    nb = lm_tokenize(process->target, b->text, strlen(b->text), false, false, &tb);
+    prompt = lm_tokenize(process->pair.target, a->prompt, strlen(a->prompt), true, true, &tp);
+    na = lm_tokenize(process->pair.target, a->text, strlen(a->text), false, false, &ta);
+    nb = lm_tokenize(process->pair.target, b->text, strlen(b->text), false, false, &tb);
     while (at < na && at < nb && ta[at] == tb[at]) at++;
     near->differences++;
     if (at < na && at < nb) {
@@ -296,8 +296,8 @@ static void judge_difference(struct inprocess *process, const struct inprocess_j
         prefix = calloc((size_t)(prompt + at + 1), sizeof *prefix);
         memcpy(prefix, tp, (size_t)prompt * sizeof *tp);
         memcpy(prefix + prompt, ta, (size_t)at * sizeof *ta);
-        score(process->target, prefix, prompt + at, 1, alone);
-        score(process->target, prefix, prompt + at, 12, batched);
+        score(process->pair.target, prefix, prompt + at, 1, alone);
+        score(process->pair.target, prefix, prompt + at, 12, batched);
         for (int v = 0; v < vocab; v++)
             if (fabs((double)alone[v] - (double)batched[v]) > delta)
                 delta = fabs((double)alone[v] - (double)batched[v]);
