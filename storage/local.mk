@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += storage/libstorage.la
 storage_libstorage_la_SOURCES = \
 	storage/store.h storage/store.c storage/reader.h \
 	storage/writer.h storage/writer.c storage/queue.h storage/queue.c \
-	storage/rows.h storage/rows.c storage/rollup.h storage/rollup.c \
+	storage/rows.h storage/rows.c storage/rollup.h storage/rollup.c storage/retention.h storage/retention.c \
 	storage/schema.h storage/schema.c storage/views.h storage/views.c \
 	storage/file.h storage/file.c storage/sql.h storage/sql.c \
 	storage/reader_internal.h storage/reader.c storage/print.c \

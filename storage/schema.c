@@ -77,7 +77,10 @@ static const char version_1[] =
     " name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "INSERT INTO rollup_state VALUES('rolled_sample_id', 0), ('second_from_ms', 0),"
     " ('minute_from_ms', 0), ('minute_position_from_ms', 0), ('calibration_from_ms', 0),"
-    " ('thinned_refit_id', 0), ('sparse_refit_id', 0);"
+    " ('thin_until_ms', 0), ('thinned_refit_id', 0),"
+    " ('sparse_until_ms', 0), ('sparse_refit_id', 0),"
+    " ('position_from_id', 0), ('cost_from_id', 0), ('event_from_id', 0),"
+    " ('decision_from_id', 0);"
     /* what was learned */
     "CREATE TABLE refit("
     " refit_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run,"

@@ -81,3 +81,43 @@ int64_t storage_monotonic_ms(void)
 {
     return clock_ms(CLOCK_MONOTONIC);
 }
+
+int storage_state_get(sqlite3 *db, const char *name, int64_t *value)
+{
+    sqlite3_stmt *statement = NULL;
+    *value = 0;
+    int rc = sqlite3_prepare_v2(db, "SELECT value FROM rollup_state WHERE name = ?1", -1,
+                                &statement, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_ROW) *value = sqlite3_column_int64(statement, 0);
+        if (rc == SQLITE_ROW || rc == SQLITE_DONE) rc = SQLITE_OK;
+    }
+    sqlite3_finalize(statement);
+    return rc;
+}
+
+int storage_state_advance(sqlite3 *db, const char *name, int64_t value)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc =
+        sqlite3_prepare_v2(db, "UPDATE rollup_state SET value = ?2 WHERE name = ?1 AND value < ?2",
+                           -1, &statement, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(statement, 2, value);
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_DONE) rc = SQLITE_OK;
+    }
+    sqlite3_finalize(statement);
+    return rc;
+}
+
+int storage_end_transaction(sqlite3 *db, int rc)
+{
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    if (rc != SQLITE_OK && !sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}

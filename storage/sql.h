@@ -20,6 +20,15 @@ int storage_sql_run(sqlite3 *db, const char *sql, const int64_t *values, int cou
 int storage_sql_int(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t absent,
                     int64_t *out);
 
+/* End the transaction that began before: keep its work when rc is SQLITE_OK. Returns what came of
+ * it. */
+int storage_end_transaction(sqlite3 *db, int rc);
+
+/* The numbers of rollup_state: how far upkeep got. They only grow: a clock that is set back brings
+ * nothing back. */
+int storage_state_get(sqlite3 *db, const char *name, int64_t *value); /* 0 without a row */
+int storage_state_advance(sqlite3 *db, const char *name, int64_t value);
+
 /* "2026-01-31T12:00:00Z" into out; returns out. */
 #define STORAGE_TIME_SIZE 32
 const char *storage_time(int64_t time_ms, char out[STORAGE_TIME_SIZE]);

@@ -99,7 +99,7 @@ struct store *store_open(const struct store_options *options, char **cause)
     store->lock = -1;
     store->now_ms = options->now_ms ? options->now_ms : system_now;
     store->now_state = options->now_state;
-    rollup_limits_default(&store->limits);
+    retention_limits_default(&store->limits);
     if (options->keep_second_ms > 0) store->limits.keep_second_ms = options->keep_second_ms;
     if (options->keep_minute_ms > 0) store->limits.keep_minute_ms = options->keep_minute_ms;
     init_locks(store);

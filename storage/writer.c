@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "storage/rollup.h"
 #include "storage/sql.h"
 
 #define TICK_MS 1000
@@ -403,10 +404,10 @@ static void keep_up(struct store *store)
     if (rc == SQLITE_OK && --store->ticks_to_horizon <= 0) {
         store->ticks_to_horizon = HORIZON_TICKS;
         store->delete_more = true;
-        rc = rollup_set_horizon(store->file.db, &store->limits, now_ms);
+        rc = retention_set_horizon(store->file.db, &store->limits, now_ms);
     }
     if (rc == SQLITE_OK && store->delete_more) {
-        rc = rollup_delete_chunk(store->file.db, &store->limits, now_ms, &store->delete_more);
+        rc = retention_delete_chunk(store->file.db, &store->delete_more);
         if (rc == SQLITE_OK && !store->delete_more) rc = shrink_file(store->file.db);
     }
 out:

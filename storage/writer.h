@@ -10,7 +10,7 @@
 
 #include "storage/file.h"
 #include "storage/queue.h"
-#include "storage/rollup.h"
+#include "storage/retention.h"
 #include "storage/rows.h"
 #include "storage/store.h"
 
@@ -57,7 +57,7 @@ struct store {
     int64_t hold_until_ms;   /* monotonic; nothing is deleted before */
     char *damage;            /* why the file has to be moved aside, or NULL */
     bool wal_reported;
-    struct rollup_limits limits;
+    struct retention_limits limits;
 };
 
 /* Open the file, and say in it what was found. Returns 0, or -1 with *cause. Before the thread

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "storage/file.h"
+#include "storage/retention.h"
 #include "storage/rollup.h"
 #include "storage/rows.h"
 #include "storage/sql.h"
@@ -26,7 +27,7 @@ struct world { /* a store without its thread */
     struct place place;
     struct store_file file;
     struct rows *rows;
-    struct rollup_limits limits;
+    struct retention_limits limits;
 };
 
 static int make(void **state)
@@ -39,7 +40,7 @@ static int make(void **state)
     world->rows = rows_open(world->file.db, &cause);
     assert_non_null(world->rows);
     sqlite3_exec(world->file.db, "PRAGMA synchronous = OFF", NULL, NULL, NULL);
-    rollup_limits_default(&world->limits);
+    retention_limits_default(&world->limits);
     *state = world;
     return 0;
 }
@@ -105,10 +106,9 @@ static int retain(struct world *world, int64_t now_ms)
 {
     bool more = true;
     int chunks = 0;
-    assert_int_equal(rollup_set_horizon(world->file.db, &world->limits, now_ms), SQLITE_OK);
+    assert_int_equal(retention_set_horizon(world->file.db, &world->limits, now_ms), SQLITE_OK);
     for (; more; chunks++)
-        assert_int_equal(rollup_delete_chunk(world->file.db, &world->limits, now_ms, &more),
-                         SQLITE_OK);
+        assert_int_equal(retention_delete_chunk(world->file.db, &more), SQLITE_OK);
     return chunks;
 }
 
@@ -257,11 +257,10 @@ static void deletion_comes_in_chunks(void **state)
     int64_t now_ms = PLACE_START_MS + 60 * 24 * HOUR_MS;
     advance(world, now_ms);
     int64_t before = sqlite3_total_changes64(world->file.db), largest = 0, rows = 0;
-    assert_int_equal(rollup_set_horizon(world->file.db, &world->limits, now_ms), SQLITE_OK);
+    assert_int_equal(retention_set_horizon(world->file.db, &world->limits, now_ms), SQLITE_OK);
     for (bool more = true; more;) {
         before = sqlite3_total_changes64(world->file.db);
-        assert_int_equal(rollup_delete_chunk(world->file.db, &world->limits, now_ms, &more),
-                         SQLITE_OK);
+        assert_int_equal(retention_delete_chunk(world->file.db, &more), SQLITE_OK);
         int64_t changes = sqlite3_total_changes64(world->file.db) - before;
         rows += changes;
         if (changes > largest) largest = changes;
@@ -381,7 +380,7 @@ static void a_week_of_a_fleet_fits(void **state)
     }
     execute(world, "COMMIT");
     advance(world, PLACE_START_MS + HOUR_MS);
-    const struct rollup_limits *limits = &world->limits;
+    const struct retention_limits *limits = &world->limits;
     const double day_rows = nodes * 86400.0, minute_rows = nodes * week / 60,
                  hour_rows = nodes * week / 3600;
     const struct {
