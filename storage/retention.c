@@ -19,9 +19,9 @@ void retention_limits_default(struct retention_limits *limits)
         .keep_minute_ms = 30 * 24 * HOUR_MS,
         .samples = 1500000,
         .positions = 1400000,        /* a day of one node with 16 positions */
-        .minute_positions = 1200000, /* 30 days of one with 16 and of four with 6 */
-        .intercepts = 500000,
-        .calibrations = 400000,
+        .minute_positions = 1000000, /* 30 days of one with 16, or three with 6 */
+        .intercepts = 400000,
+        .calibrations = 240000, /* a day of one node with 16 positions */
         .costs = 200000,
         .events = 200000,
     };
@@ -222,7 +222,7 @@ static int delete_by_time(sqlite3 *db, const char *table, const char *sql, int64
 }
 
 /* The next block of refits behind `done`, when all of it is older than until_ms: (from, to] in ids,
- * to = 0 when there is none. A block is worked on when it is whole, so that its slots are. */
+ * to = 0 when there is none. */
 static int next_block(sqlite3 *db, const char *done, int64_t until_ms, int64_t *from, int64_t *to)
 {
     int64_t young = 0;
@@ -243,8 +243,8 @@ static int next_block(sqlite3 *db, const char *done, int64_t until_ms, int64_t *
     return rc;
 }
 
-/* Keep the last refit of a run and stratum in each slot, and with keep_marked also resets and
- * rejections. */
+/* Delete the refits that a later one of the same run and stratum follows in the same slot; with
+ * keep_marked not the resets and rejections. */
 static int thin_refits(sqlite3 *db, const char *done, const char *until, int64_t slot_ms,
                        bool keep_marked, bool *more)
 {
@@ -254,9 +254,10 @@ static int thin_refits(sqlite3 *db, const char *done, const char *until, int64_t
     if (rc != SQLITE_OK || to == 0) return rc;
     rc = storage_sql_run(db,
                          "DELETE FROM refit WHERE refit_id > ?1 AND refit_id <= ?2"
-                         " AND (?4 = 0 OR (reset = 0 AND rejected IS NULL)) AND refit_id NOT IN"
-                         " (SELECT max(refit_id) FROM refit WHERE refit_id > ?1 AND refit_id <= ?2"
-                         " AND rejected IS NULL GROUP BY run_id, stratum_id, time_ms / ?3)",
+                         " AND (?4 = 0 OR (reset = 0 AND rejected IS NULL))"
+                         " AND EXISTS(SELECT 1 FROM refit AS x WHERE x.run_id = refit.run_id"
+                         " AND x.stratum_id = refit.stratum_id AND x.time_ms > refit.time_ms"
+                         " AND x.time_ms < (refit.time_ms / ?3 + 1) * ?3 AND x.rejected IS NULL)",
                          (const int64_t[]){from, to, slot_ms, keep_marked}, 4);
     *more = true;
     return rc == SQLITE_OK ? storage_state_advance(db, done, to) : rc;

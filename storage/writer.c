@@ -495,10 +495,14 @@ static bool write_round(struct store *store, struct run_change **changes, size_t
         count = collect_changes(store, changes, capacity);
         pthread_mutex_unlock(&store->mutex);
         committed = try_commit(store, *changes, count, &health, reason, sizeof reason);
-        if (committed && !last) keep_up(store);
         pthread_mutex_lock(&store->mutex);
     }
     note_result(store, committed, *changes, count, &health, reason);
+    if (committed && !last) { /* nobody waits for this */
+        pthread_mutex_unlock(&store->mutex);
+        keep_up(store);
+        pthread_mutex_lock(&store->mutex);
+    }
     return committed;
 }
 

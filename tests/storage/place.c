@@ -202,5 +202,5 @@ void place_calibration(struct store_calibration *calibration, int64_t run_id, in
 
 int64_t place_now_ms(void *state)
 {
-    return *(int64_t *)state;
+    return *(_Atomic int64_t *)state;
 }

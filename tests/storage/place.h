@@ -10,7 +10,7 @@
 #include "storage/store.h"
 
 struct place {
-    int64_t now_ms; /* the store's clock: stands still, an hour after PLACE_START_MS */
+    _Atomic int64_t now_ms; /* the store's clock: stands still, an hour after PLACE_START_MS */
     char folder[64];
     char path[96]; /* of the store */
 };
@@ -38,6 +38,6 @@ void place_refit(struct store_refit *refit, int64_t run_id, int64_t i, int posit
 void place_calibration(struct store_calibration *calibration, int64_t run_id, int64_t minute,
                        int positions);
 
-int64_t place_now_ms(void *state); /* a clock for store_options: state is an int64_t */
+int64_t place_now_ms(void *state); /* a clock for store_options: state is the place's now_ms */
 
 #endif

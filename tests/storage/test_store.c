@@ -399,6 +399,37 @@ static void a_long_reader_does_not_block(void **state)
     store_close(store);
 }
 
+/* A reader that keeps an old state open makes the WAL grow: the daemon goes on, and says so. */
+static void a_growing_wal_is_reported(void **state)
+{
+    struct place *place = *state;
+    struct store *store = place_open(place);
+    static char text[16001];
+    memset(text, 'x', sizeof text - 1);
+    const struct store_event event = {
+        .time_ms = PLACE_START_MS, .severity = "info", .kind = "load", .text = text};
+    sqlite3 *reader = NULL;
+    assert_true(store_flush(store));
+    assert_int_equal(sqlite3_open(place->path, &reader), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM event", NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (int i = 0; i < 45; i++) { /* 1.6 MB each */
+        for (int k = 0; k < 100; k++) store_put_event(store, &event);
+        assert_true(store_flush(store));
+    }
+    for (int minute = 0; minute < 3; minute++) { /* said once */
+        place->now_ms += 60000;
+        assert_true(store_flush(store));
+        store_put_event(store, &event); /* so that the flush before is over when this one is */
+        assert_true(store_flush(store));
+    }
+    assert_int_equal(place_integer(place->path, "SELECT count(*) FROM event WHERE kind = 'store'"
+                                                " AND text LIKE 'the write-ahead log has grown%'"),
+                     1);
+    sqlite3_close(reader);
+    store_close(store);
+}
+
 static void a_removed_file_is_noticed(void **state)
 {
     struct place *place = *state;
@@ -522,6 +553,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(second_opener_is_refused, make, clean),
         cmocka_unit_test_setup_teardown(folder_is_made, make, clean),
         cmocka_unit_test_setup_teardown(a_long_reader_does_not_block, make, clean),
+        cmocka_unit_test_setup_teardown(a_growing_wal_is_reported, make, clean),
         cmocka_unit_test_setup_teardown(a_removed_file_is_noticed, make, clean),
         cmocka_unit_test_setup_teardown(clock_steps_are_survived, make, clean),
         cmocka_unit_test_setup_teardown(the_writer_costs_little, make, clean),
