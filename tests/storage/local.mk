@@ -7,7 +7,7 @@ STORAGE_TEST_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS)
 STORAGE_TEST_LIBS = tests/storage/libplace.la storage/libstorage.la $(CMOCKA_LIBS)
 
 storage_tests = tests/storage/test_store tests/storage/test_fault tests/storage/test_crash tests/storage/test_schema \
-	tests/storage/test_rollup tests/storage/test_reader tests/storage/test_export tests/storage/test_docs
+	tests/storage/test_rollup tests/storage/test_reader tests/storage/test_series tests/storage/test_export tests/storage/test_docs
 check_PROGRAMS += $(storage_tests)
 TESTS += $(storage_tests)
 
@@ -34,6 +34,10 @@ tests_storage_test_rollup_LDADD = $(STORAGE_TEST_LIBS)
 tests_storage_test_reader_SOURCES = tests/storage/test_reader.c
 tests_storage_test_reader_CFLAGS = $(STORAGE_TEST_CFLAGS) $(JANSSON_CFLAGS)
 tests_storage_test_reader_LDADD = $(STORAGE_TEST_LIBS) $(JANSSON_LIBS)
+
+tests_storage_test_series_SOURCES = tests/storage/test_series.c
+tests_storage_test_series_CFLAGS = $(STORAGE_TEST_CFLAGS)
+tests_storage_test_series_LDADD = $(STORAGE_TEST_LIBS)
 
 tests_storage_test_export_SOURCES = tests/storage/test_export.c
 tests_storage_test_export_CFLAGS = $(STORAGE_TEST_CFLAGS) $(JANSSON_CFLAGS)
