@@ -1,5 +1,5 @@
-/* test_reader.c - the read-only half: what a query may not do, its limits, what it prints, series
- * for charts, and reading beside a daemon, after its death, and in a folder that cannot be written.
+/* test_reader.c - the read-only half: what a query may not do, its limits, what it prints, and
+ * reading beside a daemon, after its death, and in a folder that cannot be written.
  */
 #include "config.h"
 
