@@ -49,8 +49,11 @@ char *store_file_place(const char *path, char **cause)
     if (!folder_copy || !name_copy) goto out;
     folder = dirname(folder_copy);
     name = basename(name_copy);
-    if (*path == '\0' || path[strlen(path) - 1] == '/') {
-        storage_fail(cause, "the store's path '%s' names no file", path);
+    struct stat status;
+    bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    if (is_folder || *path == '\0' || path[strlen(path) - 1] == '/') {
+        storage_fail(cause, "the store's path '%s' names no file%s", path,
+                     is_folder ? " but a folder" : "");
         goto out;
     }
     if (make_folders(folder) != 0) {
