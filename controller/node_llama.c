@@ -185,8 +185,6 @@ static void refitted(void *state, int stratum, int bits)
     pthread_mutex_lock(&node->lock);
     node->stratum[stratum].known = true;
     node->stratum[stratum].report = report;
-    for (int k = 0; k < report.positions; k++)
-        strata_calibration(node->loop->strata, stratum, k, node->stratum[stratum].bin[k]);
     if (bits & TT_STEP_DRIFT) node->stratum[stratum].last_drift_ms = utc_ms();
     node->shown = stratum;
     pthread_mutex_unlock(&node->lock);

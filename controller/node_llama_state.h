@@ -27,7 +27,6 @@ struct live_request { /* a row of the request table, copied after every step */
 struct known_stratum { /* the estimator of a stratum after its last refit */
     bool known;
     struct tt_estimator_report report;
-    struct tt_calibration_bin bin[TT_MAX_POSITIONS][TT_CALIBRATION_BINS];
     int64_t last_drift_ms;
 };
 

@@ -26,10 +26,11 @@ static void label_block(struct loop *loop, const struct slot *slot)
 }
 
 /* Hard outcomes against predictions at the positions that were reached. */
-static void count_positions(struct tally_counts *counts, const struct slot *slot)
+static void count_positions(struct tally *tally, const struct slot *slot)
 {
     for (int k = 0; k < slot->labelled && k <= slot->accepted; k++) {
-        struct tally_position *position = &counts->position[k];
+        struct tally_position *position = &tally->counts.position[k];
+        struct tally_bin *bin;
         double p = slot->predicted[k], y = k < slot->accepted;
 
         position->reached++;
@@ -40,6 +41,11 @@ static void count_positions(struct tally_counts *counts, const struct slot *slot
         position->predicted += p;
         position->squared_error += (y - p) * (y - p);
         position->log_loss -= y > 0 ? log(p) : log1p(-p);
+        if (slot->stratum >= STRATA_ESTIMATORS) continue; /* not the estimator's own law */
+        bin = &tally->calibration[slot->stratum][k][(int)(p * TT_CALIBRATION_BINS)];
+        bin->n++;
+        bin->sum_p += p;
+        bin->sum_y += y;
     }
 }
 
@@ -94,7 +100,7 @@ static void count(struct loop *loop)
         for (int k = 0; k < slot->accepted; k++) counts->accepted_at[k]++;
         counts->emitted += slot->emitted;
         counts->prompt_tokens += slot->prefill;
-        count_positions(counts, slot);
+        count_positions(&loop->tally, slot);
     }
     counts->draft_ms += step->draft_ms;
     counts->verify_ms += step->verify_ms;

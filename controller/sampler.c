@@ -143,6 +143,27 @@ static void judge_health(struct sampler *sampler, char *reason, size_t size)
         snprintf(reason, size, "%s", sampler->broken);
 }
 
+/* What this minute added to a stratum's bins; they begin anew. False when it added nothing. */
+static bool take_calibration(struct tally *tally, int stratum, struct store_calibration *row)
+{
+    int64_t labels = 0;
+
+    pthread_mutex_lock(&tally->lock);
+    for (int k = 0; k < row->positions; k++) {
+        for (int b = 0; b < STORE_CALIBRATION_BINS; b++) {
+            struct tally_bin *bin = &tally->calibration[stratum][k][b];
+
+            row->bin[k][b].n = bin->n;
+            row->bin[k][b].sum_p = bin->sum_p;
+            row->bin[k][b].sum_y = bin->sum_y;
+            labels += bin->n;
+            *bin = (struct tally_bin){0};
+        }
+    }
+    pthread_mutex_unlock(&tally->lock);
+    return labels > 0;
+}
+
 static void store_calibration(struct llama_node *node)
 {
     int64_t now = utc_ms();
@@ -152,21 +173,9 @@ static void store_calibration(struct llama_node *node)
                                         .time_ms = now,
                                         .stratum = strata_name(i),
                                         .positions = node->options.max_draft};
-        bool known;
 
-        pthread_mutex_lock(&node->lock);
-        known = node->stratum[i].known;
-        for (int k = 0; k < row.positions && known; k++) {
-            for (int b = 0; b < STORE_CALIBRATION_BINS; b++) {
-                const struct tt_calibration_bin *bin = &node->stratum[i].bin[k][b];
-
-                row.bin[k][b].n = (int64_t)(bin->n + 0.5);
-                row.bin[k][b].sum_p = bin->sum_p;
-                row.bin[k][b].sum_y = bin->sum_y;
-            }
-        }
-        pthread_mutex_unlock(&node->lock);
-        if (known && node->options.store) store_put_calibration(node->options.store, &row);
+        if (take_calibration(&node->loop->tally, i, &row) && node->options.store)
+            store_put_calibration(node->options.store, &row);
     }
 }
 

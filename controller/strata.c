@@ -164,14 +164,6 @@ bool strata_report(const struct strata *strata, int stratum, struct tt_estimator
     return tt_estimator_report(strata->estimator[stratum], out) == TT_OK;
 }
 
-void strata_calibration(const struct strata *strata, int stratum, int position,
-                        struct tt_calibration_bin bins[TT_CALIBRATION_BINS])
-{
-    if (stratum >= STRATA_ESTIMATORS || strata->labels[stratum] == 0 ||
-        tt_estimator_calibration(strata->estimator[stratum], position, bins) != TT_OK)
-        memset(bins, 0, TT_CALIBRATION_BINS * sizeof *bins);
-}
-
 /* ----------------------------------------------------------------------------------------------------
  * the file */
 

@@ -38,10 +38,6 @@ void strata_end_step(struct strata *strata, void (*refitted)(void *state, int st
                      void *state);
 /* Report of a plain stratum. False when it never saw a label. */
 bool strata_report(const struct strata *strata, int stratum, struct tt_estimator_report *out);
-/* Calibration bins of one position of a plain stratum; all zero when it never saw a label. */
-void strata_calibration(const struct strata *strata, int stratum, int position,
-                        struct tt_calibration_bin bins[TT_CALIBRATION_BINS]);
-
 /* Keep everything that was learned, so that a restart does not start cold. `key` names what it was
  * learned on. Atomic; false with *cause when it could not be written. */
 bool strata_save(const struct strata *strata, const char *path, const char *key, char **cause);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "controller/strata.h"
 #include "kernels/trimtab.h"
 
 struct tally_position {
@@ -28,9 +29,16 @@ struct tally_counts {
     struct tally_position position[TT_MAX_POSITIONS];
 };
 
+struct tally_bin { /* hard outcomes of predictions in one tenth of [0, 1] */
+    int64_t n;
+    double sum_p, sum_y;
+};
+
 struct tally {
-    pthread_mutex_t lock; /* guards counts */
+    pthread_mutex_t lock; /* guards all below */
     struct tally_counts counts;
+    /* since the sampler took them last */
+    struct tally_bin calibration[STRATA_ESTIMATORS][TT_MAX_POSITIONS][TT_CALIBRATION_BINS];
 };
 
 static inline void tally_init(struct tally *tally)
