@@ -317,11 +317,6 @@ void configuration_print_help(FILE *out)
     }
 }
 
-void configuration_print_names(FILE *out)
-{
-    for (size_t i = 0; i < ROWS; i++) fprintf(out, "%s\n", table[i].name);
-}
-
 int configuration_policy(const struct configuration *configuration, struct policy *policy,
                          const char **draft_file, char **cause)
 {

@@ -34,7 +34,5 @@ void configuration_print_help(FILE *out);
  */
 int configuration_policy(const struct configuration *configuration, struct policy *policy,
                          const char **draft_file, char **cause);
-/* Every option name, one a line (for the documentation's test). */
-void configuration_print_names(FILE *out);
 
 #endif

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "controller/cause.h"
 #include "controller/node_llama_open.h"
@@ -20,7 +18,6 @@
 #include "controller/ticks.h"
 
 #define IDLE_WAIT_MS 500
-#define RATE_WINDOW_S 5
 #define COST_CHANGES 64
 #define KEEP_LEARNED_S 60
 

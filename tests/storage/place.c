@@ -204,3 +204,34 @@ int64_t place_now_ms(void *state)
 {
     return *(_Atomic int64_t *)state;
 }
+
+int place_setup_samples(void **state)
+{
+    struct place *place = calloc(1, sizeof *place);
+    place_make(place);
+    struct store *store = place_open(place);
+    int64_t run = place_begin(store, "local");
+    for (int i = 0; i < 100; i++) {
+        struct store_sample sample;
+        place_sample(&sample, run, i, 2);
+        store_put_sample(store, &sample);
+    }
+    store_close(store);
+    *state = place;
+    return 0;
+}
+
+int place_teardown(void **state)
+{
+    place_remove(*state);
+    free(*state);
+    return 0;
+}
+
+struct reader *place_reader(const struct place *place)
+{
+    char *cause = NULL;
+    struct reader *reader = reader_open(place->path, &cause);
+    if (!reader) fail_msg("%s", cause);
+    return reader;
+}

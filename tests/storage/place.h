@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "storage/reader.h"
 #include "storage/store.h"
 
 struct place {
@@ -37,6 +38,13 @@ void place_sample(struct store_sample *sample, int64_t run_id, int64_t i, int po
 void place_refit(struct store_refit *refit, int64_t run_id, int64_t i, int positions);
 void place_calibration(struct store_calibration *calibration, int64_t run_id, int64_t minute,
                        int positions);
+
+/* cmocka fixtures: *state is a place whose closed store holds 100 samples of one run; and its end.
+ */
+int place_setup_samples(void **state);
+int place_teardown(void **state);
+/* The test fails with the cause when it cannot. */
+struct reader *place_reader(const struct place *place);
 
 int64_t place_now_ms(void *state); /* a clock for store_options: state is the place's now_ms */
 

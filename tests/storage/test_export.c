@@ -53,21 +53,6 @@ static int make(void **state)
     return 0;
 }
 
-static int clean(void **state)
-{
-    place_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static struct reader *open_reader(const struct place *place)
-{
-    char *cause = NULL;
-    struct reader *reader = reader_open(place->path, &cause);
-    if (!reader) fail_msg("%s", cause);
-    return reader;
-}
-
 struct progress {
     int calls;
     double last;
@@ -84,7 +69,7 @@ static void note_progress(void *state, double done)
 static int export_to(const struct place *place, const char *to, int64_t since_ms, bool overwrite,
                      char **cause)
 {
-    struct reader *reader = open_reader(place);
+    struct reader *reader = place_reader(place);
     struct progress progress = {0};
     *cause = NULL;
     int rc = reader_export(reader, to, since_ms, overwrite, note_progress, &progress, cause);
@@ -344,14 +329,14 @@ static void a_failure_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_database_has_everything, make, clean),
-        cmocka_unit_test_setup_teardown(since_leaves_older_rows_out, make, clean),
-        cmocka_unit_test_setup_teardown(exports_while_writing, make, clean),
-        cmocka_unit_test_setup_teardown(a_folder_of_csv, make, clean),
-        cmocka_unit_test_setup_teardown(lines_of_json, make, clean),
-        cmocka_unit_test_setup_teardown(nothing_is_overwritten_unasked, make, clean),
-        cmocka_unit_test_setup_teardown(what_is_no_export_is_never_replaced, make, clean),
-        cmocka_unit_test_setup_teardown(a_failure_leaves_nothing, make, clean),
+        cmocka_unit_test_setup_teardown(a_database_has_everything, make, place_teardown),
+        cmocka_unit_test_setup_teardown(since_leaves_older_rows_out, make, place_teardown),
+        cmocka_unit_test_setup_teardown(exports_while_writing, make, place_teardown),
+        cmocka_unit_test_setup_teardown(a_folder_of_csv, make, place_teardown),
+        cmocka_unit_test_setup_teardown(lines_of_json, make, place_teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_overwritten_unasked, make, place_teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_export_is_never_replaced, make, place_teardown),
+        cmocka_unit_test_setup_teardown(a_failure_leaves_nothing, make, place_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,37 +21,6 @@
 #include "storage/sql.h"
 #include "tests/storage/place.h"
 
-static int make(void **state)
-{
-    struct place *place = calloc(1, sizeof *place);
-    place_make(place);
-    struct store *store = place_open(place);
-    int64_t run = place_begin(store, "local");
-    for (int i = 0; i < 100; i++) {
-        struct store_sample sample;
-        place_sample(&sample, run, i, 2);
-        store_put_sample(store, &sample);
-    }
-    store_close(store);
-    *state = place;
-    return 0;
-}
-
-static int clean(void **state)
-{
-    place_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static struct reader *open_reader(const struct place *place)
-{
-    char *cause = NULL;
-    struct reader *reader = reader_open(place->path, &cause);
-    if (!reader) fail_msg("%s", cause);
-    return reader;
-}
-
 static bool count_row(void *state, int columns, const char *const *names,
                       const struct reader_value *values)
 {
@@ -117,7 +86,7 @@ static void only_reading_is_allowed(void **state)
                                           "nonsense",
                                           "SELECT * FROM nowhere",
                                           "SELECT nothing_like_it FROM runs"};
-    struct reader *reader = open_reader(place);
+    struct reader *reader = place_reader(place);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         int64_t rows = 0;
         char *cause = NULL;
@@ -151,7 +120,7 @@ static void reading_is_allowed(void **state)
         "EXPLAIN QUERY PLAN SELECT 1",
         "SELECT sqrt(4), exp(0), datetime(0, 'unixepoch'), printf('%d', 3)",
         "SELECT a.node FROM runs a, runs b"};
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
         int64_t rows = 0;
         char *cause = NULL;
@@ -165,7 +134,7 @@ static void reading_is_allowed(void **state)
 
 static void errors_help(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     int64_t rows = 0;
     char *cause = NULL;
     assert_int_equal(
@@ -195,7 +164,7 @@ static void errors_help(void **state)
 
 static void limits_end_a_query(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     static const char endless[] =
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT %s FROM n";
     char sql[160], *cause = NULL;
@@ -254,7 +223,7 @@ static void assert_prints(struct reader *reader, const char *sql, enum reader_fo
 
 static void tables_line_up(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     assert_prints(
         reader,
         "SELECT 'a' AS name, 1 AS n, 0.5 AS share UNION ALL SELECT 'longer name', 1234567, NULL"
@@ -279,7 +248,7 @@ static void tables_line_up(void **state)
 
 static void long_tables_flow(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     char *text = print(reader,
                        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < "
                        "12000) SELECT x, 'r' AS r"
@@ -295,7 +264,7 @@ static void long_tables_flow(void **state)
 
 static void csv_is_rfc_4180(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     assert_prints(
         reader,
         "SELECT 'a,b' AS \"x,y\", 'say \"hi\"' AS q, 'two' || char(10) || 'lines' AS l, '' AS "
@@ -309,7 +278,7 @@ static void csv_is_rfc_4180(void **state)
 
 static void json_is_valid(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     static const char sql[] = "SELECT 'q\"\\' || char(10, 9, 1, 127, 228, 128512) AS text, "
                               "CAST(x'ff61c3' AS TEXT) AS broken, 1 AS a, 2 AS a,"
                               " NULL AS n, 9e999 AS inf, 0.1 AS r, 9007199254740993 AS big, "
@@ -342,7 +311,7 @@ static void json_is_valid(void **state)
 
 static void limits_are_said_and_json_stays_valid(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     char *said = NULL,
          *text = print(reader, "SELECT time_ms FROM throughput", READER_JSON, 7, &said);
     json_t *rows = json_loads(text, 0, NULL);
@@ -356,7 +325,7 @@ static void limits_are_said_and_json_stays_valid(void **state)
 
 static void a_full_output_is_an_error(void **state)
 {
-    struct reader *reader = open_reader(*state);
+    struct reader *reader = place_reader(*state);
     char *cause = NULL;
     FILE *full = fopen("/dev/full", "we");
     if (!full) skip();
@@ -484,7 +453,7 @@ static void reads_beside_a_daemon_and_after_its_death(void **state)
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     for (int pass = 0; pass < 2; pass++) {
-        struct reader *reader = open_reader(place);
+        struct reader *reader = place_reader(place);
         int64_t rows = 0;
         char *cause = NULL;
         assert_int_equal(reader_query(reader, "SELECT * FROM throughput", NULL, 0, NULL, count_row,
@@ -505,20 +474,26 @@ static void reads_beside_a_daemon_and_after_its_death(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(only_reading_is_allowed, make, clean),
-        cmocka_unit_test_setup_teardown(reading_is_allowed, make, clean),
-        cmocka_unit_test_setup_teardown(errors_help, make, clean),
-        cmocka_unit_test_setup_teardown(limits_end_a_query, make, clean),
-        cmocka_unit_test_setup_teardown(tables_line_up, make, clean),
-        cmocka_unit_test_setup_teardown(long_tables_flow, make, clean),
-        cmocka_unit_test_setup_teardown(csv_is_rfc_4180, make, clean),
-        cmocka_unit_test_setup_teardown(json_is_valid, make, clean),
-        cmocka_unit_test_setup_teardown(limits_are_said_and_json_stays_valid, make, clean),
-        cmocka_unit_test_setup_teardown(a_full_output_is_an_error, make, clean),
-        cmocka_unit_test_setup_teardown(what_is_no_store_is_told, make, clean),
-        cmocka_unit_test_setup_teardown(odd_names_work, make, clean),
-        cmocka_unit_test_setup_teardown(reads_in_a_read_only_folder, make, clean),
-        cmocka_unit_test_setup_teardown(reads_beside_a_daemon_and_after_its_death, make, clean),
+        cmocka_unit_test_setup_teardown(only_reading_is_allowed, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(reading_is_allowed, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(errors_help, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(limits_end_a_query, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(tables_line_up, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(long_tables_flow, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(csv_is_rfc_4180, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(json_is_valid, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(limits_are_said_and_json_stays_valid, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(a_full_output_is_an_error, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_store_is_told, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(odd_names_work, place_setup_samples, place_teardown),
+        cmocka_unit_test_setup_teardown(reads_in_a_read_only_folder, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(reads_beside_a_daemon_and_after_its_death,
+                                        place_setup_samples, place_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

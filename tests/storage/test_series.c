@@ -20,37 +20,6 @@
 #include "storage/sql.h"
 #include "tests/storage/place.h"
 
-static int make(void **state)
-{
-    struct place *place = calloc(1, sizeof *place);
-    place_make(place);
-    struct store *store = place_open(place);
-    int64_t run = place_begin(store, "local");
-    for (int i = 0; i < 100; i++) {
-        struct store_sample sample;
-        place_sample(&sample, run, i, 2);
-        store_put_sample(store, &sample);
-    }
-    store_close(store);
-    *state = place;
-    return 0;
-}
-
-static int clean(void **state)
-{
-    place_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static struct reader *open_reader(const struct place *place)
-{
-    char *cause = NULL;
-    struct reader *reader = reader_open(place->path, &cause);
-    if (!reader) fail_msg("%s", cause);
-    return reader;
-}
-
 struct points {
     int count;
     int64_t time_ms[1000];
@@ -82,7 +51,7 @@ static int read_series(struct reader *reader, const char *name, int64_t from_s, 
 static void series_are_sums_over_sums(void **state)
 {
     struct place *place = *state;
-    struct reader *reader = open_reader(place);
+    struct reader *reader = place_reader(place);
     struct points points;
     assert_int_equal(read_series(reader, "throughput_tps", 0, 100, 10000, &points), 10);
     for (int b = 0; b < 10; b++) {
@@ -165,7 +134,7 @@ static void a_day_reads_fast(void **state)
 {
     struct place *place = *state;
     make_day(place);
-    struct reader *reader = open_reader(place);
+    struct reader *reader = place_reader(place);
     static const char *const names[] = {"throughput_tps", "step_ms", "slope", "intercept.5"};
     struct points points;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -196,8 +165,9 @@ static void a_day_reads_fast(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(series_are_sums_over_sums, make, clean),
-        cmocka_unit_test_setup_teardown(a_day_reads_fast, make, clean),
+        cmocka_unit_test_setup_teardown(series_are_sums_over_sums, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(a_day_reads_fast, place_setup_samples, place_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
