@@ -12,6 +12,7 @@ void api_snapshot(struct exchange *exchange);
 void api_stream(struct exchange *exchange);
 void api_history(struct exchange *exchange);
 void api_decisions(struct exchange *exchange);
+void api_past(struct exchange *exchange);
 void api_requests(struct exchange *exchange);
 void api_cost(struct exchange *exchange);
 void api_calibration(struct exchange *exchange);

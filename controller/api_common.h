@@ -12,4 +12,9 @@ struct node *api_find_node(struct exchange *exchange);
 bool api_integer_argument(struct exchange *exchange, const char *name, int64_t low, int64_t high,
                           int64_t *value);
 
+/* A reader of the store, or NULL with the reply filled (503). */
+struct reader *api_open_store(struct exchange *exchange);
+
+#define API_TIME_MAX_MS (INT64_C(1) << 53) /* of a time argument: exact in every JSON reader */
+
 #endif

@@ -19,10 +19,8 @@ enum {
     READ_TIME_MS = 2000,
 };
 static const int64_t window_default_ms = INT64_C(15) * 60 * 1000;
-static const int64_t time_max_ms = INT64_C(1) << 53; /* exact in every JSON reader */
 
-/* A reader of the store, or NULL with the reply filled. */
-static struct reader *open_store(struct exchange *x)
+struct reader *api_open_store(struct exchange *x)
 {
     const struct server_view *server = exchange_server(x);
     struct reader *reader = NULL;
@@ -44,9 +42,9 @@ static struct reader *open_store(struct exchange *x)
 static bool read_window(struct exchange *x, int64_t *from_ms, int64_t *to_ms)
 {
     *to_ms = exchange_server(x)->now_ms();
-    if (!api_integer_argument(x, "to", 0, time_max_ms, to_ms)) return false;
+    if (!api_integer_argument(x, "to", 0, API_TIME_MAX_MS, to_ms)) return false;
     *from_ms = *to_ms > window_default_ms ? *to_ms - window_default_ms : 0;
-    if (!api_integer_argument(x, "from", 0, time_max_ms, from_ms)) return false;
+    if (!api_integer_argument(x, "from", 0, API_TIME_MAX_MS, from_ms)) return false;
     if (*from_ms < *to_ms) return true;
     reply_error(&x->reply, 400, "from", "invalid_value", "'from' must be earlier than 'to'");
     return false;
@@ -118,7 +116,7 @@ void api_history(struct exchange *x)
     if (!api_find_node(x) || !read_window(x, &window.from_ms, &window.to_ms)) return;
     int64_t span_ms = window.to_ms - window.from_ms;
     window.step_ms = span_ms / POINTS_DEFAULT > 1000 ? span_ms / POINTS_DEFAULT : 1000;
-    if (!api_integer_argument(x, "step", 1, time_max_ms, &window.step_ms)) return;
+    if (!api_integer_argument(x, "step", 1, API_TIME_MAX_MS, &window.step_ms)) return;
     if (span_ms / window.step_ms > POINTS_MAX) {
         reply_error(&x->reply, 400, "step", "invalid_value", "'step' asks for more than %d points",
                     POINTS_MAX);
@@ -128,7 +126,7 @@ void api_history(struct exchange *x)
         reply_error(&x->reply, 400, "series", "invalid_value", "'series' is required");
         return;
     }
-    if (!(reader = open_store(x))) return;
+    if (!(reader = api_open_store(x))) return;
     json_t *series = json_object();
     if (series && read_list(x, reader, list, &window, series)) {
         reply_json(&x->reply, 200,
@@ -204,9 +202,10 @@ void api_decisions(struct exchange *x)
 
     if (!node) return;
     to_ms = exchange_server(x)->now_ms() + 1;
-    if (!api_integer_argument(x, "to", 0, time_max_ms, &to_ms) ||
-        !api_integer_argument(x, "from", 0, time_max_ms, &from_ms) ||
-        !api_integer_argument(x, "limit", 1, DECISIONS_MAX, &limit) || !(reader = open_store(x)))
+    if (!api_integer_argument(x, "to", 0, API_TIME_MAX_MS, &to_ms) ||
+        !api_integer_argument(x, "from", 0, API_TIME_MAX_MS, &from_ms) ||
+        !api_integer_argument(x, "limit", 1, DECISIONS_MAX, &limit) ||
+        !(reader = api_open_store(x)))
         return;
     struct reader_value bind[] = {
         {.type = READER_INTEGER, .integer = from_ms, .real = (double)from_ms},

@@ -9,7 +9,7 @@ controller_libclient_la_LIBADD = $(CURL_LIBS) $(JANSSON_LIBS)
 # Uses storage/reader.h and a language model's text functions: programs link storage/libstorage.la and an lm beside it.
 controller_libhttp_la_SOURCES = \
 	controller/access.c controller/access.h \
-	controller/api.c controller/api.h controller/api_common.h controller/api_history.c \
+	controller/api.c controller/api.h controller/api_common.h controller/api_history.c controller/api_past.c \
 	controller/buffer.c controller/buffer.h \
 	controller/cause.c controller/cause.h \
 	controller/exchange.c controller/exchange.h \

@@ -24,6 +24,7 @@ static const struct route routes[] = {
     {"GET", "/api/v1/nodes/{}/stream", ACCESS_READ, ROUTE_STREAM, 0, api_stream},
     {"GET", "/api/v1/nodes/{}/history", ACCESS_READ, ROUTE_WORK, 0, api_history},
     {"GET", "/api/v1/nodes/{}/decisions", ACCESS_READ, ROUTE_WORK, 0, api_decisions},
+    {"GET", "/api/v1/nodes/{}/past", ACCESS_READ, ROUTE_WORK, 0, api_past},
     {"GET", "/api/v1/nodes/{}/requests", ACCESS_READ, ROUTE_WORK, 0, api_requests},
     {"GET", "/api/v1/nodes/{}/cost", ACCESS_READ, ROUTE_WORK, 0, api_cost},
     {"GET", "/api/v1/nodes/{}/calibration", ACCESS_READ, ROUTE_WORK, 0, api_calibration},

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +33,54 @@ static int64_t now_ms(void)
 {
     return base_ms + 60000;
 }
+static _Atomic int64_t store_clock_ms = INT64_C(1790000000000); /* the run starts with its rows */
 static int64_t store_now_ms(void *state)
 {
     (void)state;
-    return now_ms();
+    return store_clock_ms;
+}
+
+/* A refit of each of two strata every 10 s, and what they cost and were worth. */
+static void write_learned(struct store *store, int64_t run_id, int at_s)
+{
+    static const char *const strata[] = {"model/greedy/t0", "model/ratio/t1"};
+
+    for (int i = 0; i < 2; i++) {
+        struct store_refit refit = {.run_id = run_id,
+                                    .time_ms = base_ms + at_s * 1000 + i * 100,
+                                    .epoch = at_s / 10 + 1,
+                                    .stratum = strata[i],
+                                    .kind = "online",
+                                    .slope = 0.5 + i + at_s / 1000.0,
+                                    .slope_se = 0.02,
+                                    .level = -0.4,
+                                    .centre = 1,
+                                    .drift_z = 0.8,
+                                    .observations = i == 0 ? 500 : 20,
+                                    .positions = 2,
+                                    .position = {{-0.3, 0.04, 300}, {-0.5, 0.1, 200}}};
+        store_put_refit(store, &refit);
+    }
+    struct store_calibration calibration = {.run_id = run_id,
+                                            .time_ms = base_ms + at_s * 1000,
+                                            .stratum = strata[0],
+                                            .positions = 1,
+                                            .bin[0][6] = {.n = 100, .sum_p = 65, .sum_y = 61}};
+    struct store_cost cost = {.run_id = run_id,
+                              .time_ms = base_ms + at_s * 1000,
+                              .part = "verify",
+                              .tokens = 4,
+                              .ms = 15 + at_s,
+                              .spread_ms = 0.5,
+                              .n = at_s};
+    struct store_event drift = {.run_id = run_id,
+                                .time_ms = base_ms + at_s * 1000,
+                                .severity = "info",
+                                .kind = "drift",
+                                .text = "the law moved"};
+    store_put_calibration(store, &calibration);
+    store_put_cost(store, &cost);
+    store_put_event(store, &drift);
 }
 
 static void write_rows(struct store *store)
@@ -61,8 +106,12 @@ static void write_rows(struct store *store)
                                       .own_ms = 8,
                                       .step_ms = 908,
                                       .budget = 1.5,
-                                      .mode = "adaptive"};
+                                      .mode = "adaptive",
+                                      .positions = 2,
+                                      .position = {{.reached = 40, .accepted = 30, .predicted = 28},
+                                                   {.reached = 20, .accepted = 15}}};
         store_put_sample(store, &sample);
+        if (i % 10 == 0) write_learned(store, run_id, i);
     }
     struct store_decision decision = {.run_id = run_id,
                                       .time_ms = base_ms + 5000,
@@ -80,6 +129,7 @@ static void write_rows(struct store *store)
                                 .kind = "store",
                                 .text = "a gap"};
     store_put_event(store, &event);
+    store_clock_ms = now_ms();
     assert_true(store_flush(store));
 }
 
@@ -139,9 +189,10 @@ static void test_history(void **state)
     struct world *w = *state;
     char path[256];
 
-    snprintf(path, sizeof path,
-             "/api/v1/nodes/local/history?series=throughput_tps,slope&from=%lld&to=%lld&step=1000",
-             (long long)base_ms, (long long)base_ms + 50000);
+    snprintf(
+        path, sizeof path,
+        "/api/v1/nodes/local/history?series=throughput_tps,intercept.9&from=%lld&to=%lld&step=1000",
+        (long long)base_ms, (long long)base_ms + 50000);
     json_t *body = get(w, path, 200);
     assert_string_equal(json_string_value(json_object_get(body, "schema")), "trimtab.history/1");
     json_t *points = json_object_get(json_object_get(body, "series"), "throughput_tps");
@@ -149,8 +200,9 @@ static void test_history(void **state)
     assert_int_equal(json_integer_value(json_array_get(json_array_get(points, 3), 0)),
                      base_ms + 3000);
     assert_true(json_number_value(json_array_get(json_array_get(points, 3), 1)) == 103);
-    assert_int_equal(json_array_size(json_object_get(json_object_get(body, "series"), "slope")),
-                     0); /* a gap, no zeros */
+    assert_int_equal(
+        json_array_size(json_object_get(json_object_get(body, "series"), "intercept.9")),
+        0); /* a gap, no zeros */
     assert_int_equal(json_integer_value(json_object_get(body, "step_ms")), 1000);
     json_decref(body);
     body =
@@ -179,6 +231,9 @@ static void test_bad_questions(void **state)
         {"decisions?limit=0", 400},
         {"decisions?limit=1001", 400},
         {"decisions?from=99999999999999999999", 400},
+        {"past?at=yesterday", 400},
+        {"past?at=-1", 400},
+        {"past?at=1000", 404}, /* before the first run */
     };
     struct world *w = *state;
     char path[256];
@@ -230,6 +285,56 @@ static void test_decisions(void **state)
     json_decref(body);
 }
 
+static json_t *at_path(json_t *object, const char *a, const char *b)
+{
+    return json_object_get(json_object_get(object, a), b);
+}
+
+static bool near(json_t *value, double wanted)
+{
+    return fabs(json_number_value(value) - wanted) < 1e-9;
+}
+
+static void test_past(void **state)
+{
+    struct world *w = *state;
+    struct snapshot snapshot;
+    char path[128], *cause = NULL;
+
+    /* 24.5 s in: seconds 20 … 24, refits of second 20 */
+    snprintf(path, sizeof path, "/api/v1/nodes/local/past?at=%lld", (long long)base_ms + 24500);
+    json_t *body = get(w, path, 200);
+    assert_string_equal(json_string_value(json_object_get(body, "schema")), "trimtab.past/1");
+    if (snapshot_from_json(json_object_get(body, "snapshot"), &snapshot, &cause) != 0)
+        fail_msg("%s", cause);
+    assert_string_equal(snapshot.node.model, "echo-tiny");
+    assert_int_equal(snapshot.mode, MODE_ADAPTIVE);
+    assert_true(snapshot.time_ms == base_ms + 24500);
+    assert_true(snapshot.window_ms == 5000 && snapshot.throughput_tps == 122);
+    assert_true(snapshot.running == 2 && snapshot.queued == 0);
+    assert_true(fabs(snapshot.tokens_per_step - 122 / 40.0) < 1e-9);
+    assert_true(fabs(snapshot.accepted_verified_ratio - 0.75) < 1e-9);
+    assert_true(fabs(snapshot.step_ms - 908 / 40.0) < 1e-9);
+    assert_true(snapshot.steps == -1 && snapshot.health.state[0] == '\0'); /* not stored */
+    /* both strata were refitted together: the one with more labels leads */
+    assert_string_equal(snapshot.estimator.stratum, "model/greedy/t0");
+    assert_true(fabs(snapshot.estimator.slope - 0.52) < 1e-9 && snapshot.estimator.refits == 3);
+    assert_true(snapshot.estimator.positions_count == 2);
+    assert_true(fabs(snapshot.estimator.position[0].accepted_ratio - 0.75) < 1e-9);
+    assert_true(fabs(snapshot.estimator.position[0].predicted_ratio - 0.7) < 1e-9);
+    assert_true(snapshot.estimator.position[1].n == 200);
+    assert_true(fabs(snapshot.estimator.ece - 0.04) < 1e-9);
+    assert_true(snapshot.estimator.drift_events == 3 &&
+                snapshot.estimator.last_drift_ms == base_ms + 20000);
+    json_t *strata = at_path(body, "calibration", "strata");
+    assert_int_equal(json_array_size(strata), 2);
+    json_t *bin = json_array_get(json_object_get(json_array_get(strata, 0), "bins"), 6);
+    assert_true(near(json_object_get(bin, "n"), 400)); /* whole minutes: up to second 30 */
+    json_t *cell = json_array_get(at_path(body, "cost", "verify"), 0);
+    assert_true(near(json_object_get(cell, "ms"), 35)); /* the latest belief then */
+    json_decref(body);
+}
+
 static void test_without_a_store(void **state)
 {
     struct world *w = *state;
@@ -259,9 +364,8 @@ static void test_without_a_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_history),
-        cmocka_unit_test(test_bad_questions),
-        cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_history),         cmocka_unit_test(test_bad_questions),
+        cmocka_unit_test(test_decisions),       cmocka_unit_test(test_past),
         cmocka_unit_test(test_without_a_store),
     };
     unsetenv("TRIMTAB_TOKEN");
