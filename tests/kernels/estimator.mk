@@ -3,7 +3,7 @@ check_PROGRAMS += tests/kernels/golden_vectors
 TESTS += tests/kernels/golden_vectors
 tests_kernels_golden_vectors_SOURCES = \
 	tests/kernels/golden_vectors.c tests/kernels/golden_set.c tests/kernels/golden_set.h \
-	kernels/parity_budget.c kernels/parity_budget.h
+	controller/parity_budget.c controller/parity_budget.h
 tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off
 tests_kernels_golden_vectors_LDADD = kernels/libestimator.la $(JANSSON_LIBS)
 

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "kernels/parity.h"
-#include "kernels/parity_budget.h"
+#include "controller/parity_budget.h"
 #include "kernels/trimtab.h"
 #include "tests/kernels/golden_set.h"
 

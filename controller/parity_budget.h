@@ -2,13 +2,13 @@
  * the choice of how many drafts to verify, the host's even split, and which confidences (of which
  * age) a step reads.
  *
- * Kept for reproduction and comparison only: the planner of trimtabd does not use it. Internal to
- * libtrimtab.
+ * Kept for reproduction and comparison only: the replay runs it beside the planner (policy
+ * `parity`); trimtabd does not plan with it.
  *
  * Source: vLLM pull request 47808; numbers of a real run in tests/kernels/data/vectors.
  */
-#ifndef TRIMTAB_KERNELS_PARITY_BUDGET_H
-#define TRIMTAB_KERNELS_PARITY_BUDGET_H
+#ifndef CONTROLLER_PARITY_BUDGET_H
+#define CONTROLLER_PARITY_BUDGET_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/parity_budget.h"
+#include "controller/parity_budget.h"
 
 /* --------------------------------------------------------------------------------------- tables */
 
