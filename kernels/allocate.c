@@ -14,14 +14,10 @@
 #include "config.h"
 
 #include <limits.h>
-#include <stdbool.h>
 #include <string.h>
 
+#include "kernels/allocate_body.h"
 #include "kernels/trimtab.h"
-
-#define DIGIT_BITS 8
-#define DIGITS (64 / DIGIT_BITS)
-#define DIGIT_VALUES (1U << DIGIT_BITS)
 
 int tt_survival(const double *probability, size_t count, double *survival)
 {
@@ -31,20 +27,10 @@ int tt_survival(const double *probability, size_t count, double *survival)
     }
     double product = 1.0;
     for (size_t k = 0; k < count; k++) {
-        product *=
-            probability[k] >= 0.0 ? probability[k] : 0.0; /* NaN: nothing is known to survive */
+        product = survival_next(product, probability[k]);
         survival[k] = product;
     }
     return TT_OK;
-}
-
-/* A survival as a sortable key, never above the one before it in its row; NaN and negatives are 0.
- */
-static uint64_t key_of(double survival, uint64_t previous)
-{
-    uint64_t key = 0;
-    if (survival > 0.0) memcpy(&key, &survival, sizeof(key));
-    return key < previous ? key : previous;
 }
 
 struct table {
@@ -58,22 +44,22 @@ static uint64_t select_threshold(const struct table *table, int64_t budget, int6
 {
     uint64_t prefix = 0, mask = 0;
     int64_t better = 0; /* drafts whose masked key is above the prefix */
-    for (int digit = DIGITS - 1; digit >= 0; digit--) {
-        const int shift = digit * DIGIT_BITS;
-        int64_t count[DIGIT_VALUES];
+    for (int digit = ALLOCATE_DIGITS - 1; digit >= 0; digit--) {
+        const int shift = digit * ALLOCATE_DIGIT_BITS;
+        int64_t count[ALLOCATE_DIGIT_VALUES];
         memset(count, 0, sizeof(count));
         for (size_t r = 0; r < table->rows; r++) {
             const double *row = table->survival + r * table->positions;
             uint64_t key = UINT64_MAX;
             for (int32_t k = 0; k < table->drafted[r]; k++) {
-                key = key_of(row[k], key);
-                if ((key & mask) == prefix) count[(key >> shift) % DIGIT_VALUES]++;
+                key = allocate_key(row[k], key);
+                if ((key & mask) == prefix) count[(key >> shift) % ALLOCATE_DIGIT_VALUES]++;
             }
         }
-        unsigned value = DIGIT_VALUES - 1;
+        unsigned value = ALLOCATE_DIGIT_VALUES - 1;
         while (better + count[value] < budget) better += count[value--];
         prefix |= (uint64_t)value << shift;
-        mask |= (uint64_t)(DIGIT_VALUES - 1) << shift;
+        mask |= (uint64_t)(ALLOCATE_DIGIT_VALUES - 1) << shift;
     }
     *strictly = better;
     return prefix;
@@ -84,16 +70,14 @@ static void admit(const struct table *table, uint64_t threshold, int64_t ties, i
 {
     for (size_t r = 0; r < table->rows; r++) {
         const double *row = table->survival + r * table->positions;
-        int32_t k = 0;
-        while (k < table->drafted[r] && key_of(row[k], UINT64_MAX) > threshold) k++;
-        admitted[r] = k;
+        admitted[r] = allocate_above(row, table->drafted[r], threshold);
     }
     for (size_t k = 0; k < table->positions && ties > 0; k++) {
         for (size_t r = 0; r < table->rows && ties > 0; r++) {
-            /* everything before k in this row is admitted, so its running minimum is at or above
-             * the threshold */
-            if ((size_t)admitted[r] != k || admitted[r] >= table->drafted[r]) continue;
-            if (key_of(table->survival[r * table->positions + k], UINT64_MAX) < threshold) continue;
+            const double *row = table->survival + r * table->positions;
+            if ((size_t)admitted[r] != k ||
+                !allocate_ties(row, table->drafted[r], admitted[r], threshold))
+                continue;
             admitted[r]++;
             ties--;
         }

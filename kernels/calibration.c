@@ -4,17 +4,15 @@
  * ties within a bin counting one half (bins of 1/8 of a natural-log odds: an error far below what
  * is shown).
  *
- * Owns nothing but the struct it is given.
+ * The sums are added in calibration_body.h, which a GPU runs as well. Owns nothing but the struct
+ * it is given.
  */
 #include "config.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "kernels/calibration.h"
-#include "kernels/host_math.h"
-
-#define UNIT_LIMIT 1e9 /* where the growing unit is divided out again */
+#include "kernels/calibration_body.h"
 
 void calibration_init(struct calibration *calibration, int32_t positions)
 {
@@ -23,61 +21,27 @@ void calibration_init(struct calibration *calibration, int32_t positions)
     calibration->unit = 1.0;
 }
 
-static int bin_of(double value, double low, double high, int bins)
-{
-    const int bin = (int)((value - low) / (high - low) * bins);
-    return bin < 0 ? 0 : bin >= bins ? bins - 1 : bin;
-}
-
 void calibration_add(struct calibration *calibration, int32_t position, double feature,
                      double probability, int outcome)
 {
-    const double unit = calibration->unit, y = outcome ? 1.0 : 0.0;
-    struct tt_calibration_bin *bin =
-        &calibration->bin[position][bin_of(probability, 0.0, 1.0, TT_CALIBRATION_BINS)];
-    bin->n += unit;
-    bin->sum_p += unit * probability;
-    bin->sum_y += unit * y;
-    calibration->reached[position] += unit;
-    calibration->accepted[position] += unit * y;
-    calibration->predicted[position] += unit * probability;
-    calibration->n += unit;
-    calibration->squared_error += unit * (y - probability) * (y - probability);
-    calibration->surprise += unit * host_surprise(outcome ? probability : 1.0 - probability);
-    const double f = fmin(fmax(feature, -CALIBRATION_FEATURE_LIMIT), CALIBRATION_FEATURE_LIMIT);
-    calibration->by_feature[outcome != 0][bin_of(
-        f, -CALIBRATION_FEATURE_LIMIT, CALIBRATION_FEATURE_LIMIT, CALIBRATION_FEATURE_BINS)] +=
-        unit;
-}
-
-/* Divide every sum by the unit, which becomes 1 again. */
-static void rescale(struct calibration *calibration)
-{
-    const double scale = 1.0 / calibration->unit;
-    for (int32_t k = 0; k < calibration->positions; k++) {
-        for (int b = 0; b < TT_CALIBRATION_BINS; b++) {
-            calibration->bin[k][b].n *= scale;
-            calibration->bin[k][b].sum_p *= scale;
-            calibration->bin[k][b].sum_y *= scale;
-        }
-        calibration->reached[k] *= scale;
-        calibration->accepted[k] *= scale;
-        calibration->predicted[k] *= scale;
-    }
-    for (int b = 0; b < CALIBRATION_FEATURE_BINS; b++) {
-        calibration->by_feature[0][b] *= scale;
-        calibration->by_feature[1][b] *= scale;
-    }
-    calibration->n *= scale;
-    calibration->squared_error *= scale;
-    calibration->surprise *= scale;
-    calibration->unit = 1.0;
+    const double unit = calibration->unit;
+    struct calibration_label label;
+    calibration_sort(feature, probability, outcome, &label);
+    calibration_add_bin(&calibration->bin[position][label.bin], unit, &label);
+    calibration_add_position(calibration, unit, position, &label);
+    calibration_add_scores(calibration, unit, &label);
+    calibration->by_feature[outcome != 0][label.feature_bin] += unit;
 }
 
 void calibration_end_step(struct calibration *calibration)
 {
-    calibration->unit /= CALIBRATION_FORGET;
-    if (calibration->unit > UNIT_LIMIT) rescale(calibration);
+    if (!calibration_age(calibration)) return;
+    const double scale = 1.0 / calibration->unit;
+    for (int32_t k = 0; k < calibration->positions; k++)
+        calibration_scale_position(calibration, scale, k);
+    for (int b = 0; b < CALIBRATION_FEATURE_BINS; b++)
+        calibration_scale_feature(calibration, scale, b);
+    calibration_scale_scores(calibration, scale);
 }
 
 void calibration_bins(const struct calibration *calibration, int32_t position,

@@ -14,12 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/estimator_handle.h"
+#include "kernels/estimator_body.h"
 
-/* Forgetting of the count that tells whether a position is starved of labels, and the count that is
- * enough. */
-#define STARVED_FORGET 0.99 /* a step */
-#define STARVED_LABELS 5.0
+#define STARVED_LABELS 5.0 /* forgotten count of labels that is enough */
 
 /* Bounds of a prior that is not a mistake. Published slopes lie in 0.44 .. 0.83, levels in -0.92 ..
  * -0.14. */
@@ -77,84 +74,35 @@ int tt_estimator_set_prior(tt_estimator *estimator, double slope, double level)
 
 /* -------------------------------------------------------------------------------------- predict */
 
-static double predict(const tt_estimator *estimator, int32_t position, float feature)
-{
-    if (isnan(feature)) return 0.0;
-    const double p = estimator->kind == TT_PARITY
-                         ? (double)parity_predict(&estimator->u.parity, position, feature)
-                         : online_predict(&estimator->u.online, position, (double)feature);
-    return isnan(p) ? 0.0 : p; /* parity: slope 0 times an infinite feature */
-}
-
 int tt_estimator_predict(const tt_estimator *estimator, int32_t position, const float *feature,
                          size_t count, double *probability)
 {
     if (estimator == NULL || position < 0 || position >= estimator->positions) return TT_EINVAL;
     if (count > 0 && (feature == NULL || probability == NULL)) return TT_EINVAL;
-    for (size_t i = 0; i < count; i++) probability[i] = predict(estimator, position, feature[i]);
+    for (size_t i = 0; i < count; i++)
+        probability[i] = estimator_probability(estimator, position, feature[i]);
     return TT_OK;
 }
 
 /* -------------------------------------------------------------------------------------- observe */
 
-/* Positions that carry a label: those reached. */
-static int32_t reached(const struct tt_observation *observation)
-{
-    return observation->accepted < observation->admitted ? observation->accepted + 1
-                                                         : observation->admitted;
-}
-
-static bool observation_valid(const tt_estimator *estimator,
-                              const struct tt_observation *observation)
-{
-    if (observation == NULL || observation->admitted < 0 ||
-        observation->admitted > estimator->positions || observation->accepted < 0 ||
-        observation->accepted > observation->admitted ||
-        (observation->admitted > 0 && observation->feature == NULL))
-        return false;
-    if (observation->soft != NULL) {
-        for (int32_t k = 0; k < reached(observation); k++) {
-            if (!(observation->soft[k] >= 0.0F && observation->soft[k] <= 1.0F)) return false;
-        }
-    }
-    if (observation->predicted != NULL) { /* NaN: none was made, as for a flagged row */
-        for (int32_t k = 0; k < observation->admitted; k++) {
-            if (observation->predicted[k] < 0.0F || observation->predicted[k] > 1.0F) return false;
-        }
-    }
-    return true;
-}
-
-/* One reached position with a usable feature. */
-static void observe_label(tt_estimator *estimator, const struct tt_observation *observation,
-                          int32_t position)
-{
-    const float feature = observation->feature[position];
-    const int hard = position < observation->accepted;
-    const bool acted = observation->predicted != NULL && !isnan(observation->predicted[position]);
-    /* Calibration judges the prediction that was acted on; fitting grades at the coefficients in
-     * force. */
-    const double predicted =
-        acted ? (double)observation->predicted[position] : predict(estimator, position, feature);
-    calibration_add(&estimator->calibration, position, (double)feature, predicted, hard);
-    if (estimator->kind == TT_ONLINE) {
-        const double soft =
-            observation->soft != NULL ? (double)observation->soft[position] : (double)hard;
-        online_add_label(&estimator->u.online, position, (double)feature, soft, (double)hard);
-    }
-    estimator->labels++;
-    estimator->position_labels[position]++;
-    estimator->recent_labels[position] += 1.0;
-}
-
 int tt_estimator_observe(tt_estimator *estimator, const struct tt_observation *observation)
 {
-    if (estimator == NULL || !observation_valid(estimator, observation)) return TT_EINVAL;
-    for (int32_t k = 0; k < reached(observation); k++) {
-        if (isfinite(observation->feature[k]))
-            observe_label(estimator, observation, k);
-        else
+    struct estimator_label label;
+    if (estimator == NULL || observation == NULL ||
+        !observation_valid(observation, estimator->positions))
+        return TT_EINVAL;
+    for (int32_t k = 0; k < observation_reached(observation); k++) {
+        if (!estimator_read_label(estimator, observation, k, &label)) {
             estimator->flagged++;
+            continue;
+        }
+        calibration_add(&estimator->calibration, k, label.feature, label.predicted, label.hard);
+        if (estimator->kind == TT_ONLINE)
+            online_add_label(&estimator->u.online, k, label.feature, label.soft,
+                             (double)label.hard);
+        estimator_count_label(estimator, k);
+        estimator->labels++;
     }
     /* Every request, labelled or not, non-finite features included: that is what was released. */
     if (estimator->kind == TT_PARITY) parity_observe(&estimator->u.parity, observation);
@@ -165,8 +113,7 @@ int tt_estimator_end_step(tt_estimator *estimator)
 {
     if (estimator == NULL) return TT_EINVAL;
     estimator->steps++;
-    for (int32_t k = 0; k < estimator->positions; k++)
-        estimator->recent_labels[k] *= STARVED_FORGET;
+    for (int32_t k = 0; k < estimator->positions; k++) estimator_age_position(estimator, k);
     calibration_end_step(&estimator->calibration);
     return estimator->kind == TT_PARITY ? parity_end_step(&estimator->u.parity)
                                         : online_end_step(&estimator->u.online);

@@ -48,8 +48,10 @@ static void walk_word(struct walk *walk, uint64_t *word)
 
 static void walk_double(struct walk *walk, double *value)
 {
+    /* one NaN for all: machines differ in the one they make */
+    const double written = isnan(*value) ? (double)NAN : *value;
     uint64_t word;
-    memcpy(&word, value, sizeof(word));
+    memcpy(&word, &written, sizeof(word));
     walk_word(walk, &word);
     memcpy(value, &word, sizeof(word));
 }
@@ -136,8 +138,8 @@ static void walk_online(struct walk *walk, struct online *online)
 static void walk_sums(struct walk *walk, struct parity_sums *sums, int32_t positions)
 {
     for (int32_t k = 0; k < positions; k++) {
-        for (int i = 0; i < 3; i++) walk_float(walk, &sums->info[k][i]);
-        for (int i = 0; i < 2; i++) walk_float(walk, &sums->gradient[k][i]);
+        for (int i = 0; i < 3; i++) walk_float(walk, &sums->position[k].info[i]);
+        for (int i = 0; i < 2; i++) walk_float(walk, &sums->position[k].gradient[i]);
     }
 }
 

@@ -92,8 +92,6 @@ void online_init(struct online *online, int32_t positions, int32_t refit_interva
                  double prior_slope, double prior_level);
 /* A new prior mean; takes effect at the next refit, at once when nothing has been learned yet. */
 void online_set_prior(struct online *online, double slope, double level);
-/* Probability at the coefficients in force. feature is finite or infinite, not NaN. */
-double online_predict(const struct online *online, int32_t position, double feature);
 /* One label: feature finite; soft in [0, 1] is fitted, hard (0 or 1) is tested for drift. */
 void online_add_label(struct online *online, int32_t position, double feature, double soft,
                       double hard);

@@ -18,12 +18,15 @@
 #define PARITY_START_INTERCEPT (-0.2F)
 #define PARITY_TREE_LEVELS 24 /* 2^24 requests a step */
 
-/* Window statistics in float32, as released: info[k] = sum of (w f f, w f, w) with w = p(1-p);
- * gradient[k] = sum of
- * ((y-p) f, y-p). */
+/* Statistics of one position in float32, as released: info = sum of (w f f, w f, w) with w =
+ * p(1-p); gradient = sum of ((y-p) f, y-p). */
+struct parity_position_sums {
+    float info[3];
+    float gradient[2];
+};
+
 struct parity_sums {
-    float info[TT_MAX_POSITIONS][3];
-    float gradient[TT_MAX_POSITIONS][2];
+    struct parity_position_sums position[TT_MAX_POSITIONS];
 };
 
 struct parity {
@@ -43,8 +46,6 @@ struct parity {
 };
 
 void parity_init(struct parity *parity, int32_t positions, int32_t refit_interval_steps);
-/* float32 probability, NaN for a NaN feature. */
-float parity_predict(const struct parity *parity, int32_t position, float feature);
 /* Grade one request, in batch order; also one without drafts, which keeps its place in the sum. */
 void parity_observe(struct parity *parity, const struct tt_observation *observation);
 /* End of a step. Returns TT_STEP_* bits; TT_STEP_REJECTED when the refit refused its slope step. */

@@ -4,7 +4,7 @@ TESTS += tests/kernels/golden_vectors
 tests_kernels_golden_vectors_SOURCES = \
 	tests/kernels/golden_vectors.c tests/kernels/golden_set.c tests/kernels/golden_set.h \
 	controller/parity_budget.c controller/parity_budget.h
-tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off
+tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off -fopenmp-simd
 tests_kernels_golden_vectors_LDADD = kernels/libestimator.la $(JANSSON_LIBS)
 
 # Figures: tests/kernels/estimator_sim [--steps N] [--seeds N]; the test runs `--check`.
@@ -22,7 +22,7 @@ tests_kernels_test_estimator_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_kernels_test_estimator_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_kernels_test_estimator_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
 tests_kernels_test_online_SOURCES = tests/kernels/test_online.c
-tests_kernels_test_online_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_kernels_test_online_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -fopenmp-simd
 tests_kernels_test_online_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
 tests_kernels_test_allocate_SOURCES = tests/kernels/test_allocate.c
 tests_kernels_test_allocate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)

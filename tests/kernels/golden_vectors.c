@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/parity.h"
+#include "kernels/parity_body.h"
 #include "controller/parity_budget.h"
 #include "kernels/trimtab.h"
 #include "tests/kernels/golden_set.h"
@@ -54,7 +54,7 @@ static void magnitude_add(const struct parity *parity, const struct tt_observati
     for (int32_t k = 0; k < observation->admitted && k <= observation->accepted; k++) {
         const float f = observation->feature[k];
         const double p = observation->predicted != NULL ? (double)observation->predicted[k]
-                                                        : (double)parity_predict(parity, k, f);
+                                                        : (double)parity_probability(parity, k, f);
         const double residual = fabs((k < observation->accepted ? 1.0 : 0.0) - p);
         if (!isfinite(residual * (double)f)) continue;
         magnitude[k][0] += residual * fabs((double)f);
@@ -76,10 +76,11 @@ static double compare_statistics(const struct parity *parity, const json_t *want
         const json_t *gradient = json_array_get(json_object_get(want, "grad"), (size_t)k);
         for (size_t i = 0; i < 3; i++) {
             const double x = golden_item(info, i);
-            worst = fmax(worst, statistic_error((double)parity->window.info[k][i], x, fabs(x)));
+            worst = fmax(worst,
+                         statistic_error((double)parity->window.position[k].info[i], x, fabs(x)));
         }
         for (size_t i = 0; i < 2; i++)
-            worst = fmax(worst, statistic_error((double)parity->window.gradient[k][i],
+            worst = fmax(worst, statistic_error((double)parity->window.position[k].gradient[i],
                                                 golden_item(gradient, i), magnitude[k][i]));
         if (parity->count[k] != (uint64_t)golden_int(want, "counts", (size_t)k))
             golden_fail("position %d: %" PRIu64 " labels, not %d", k, parity->count[k],

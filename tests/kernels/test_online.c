@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/online.h"
+#include "kernels/online_body.h"
 
 #define K 4
 #define N (K + 2) /* slope, level, intercepts */
@@ -364,7 +364,7 @@ static void drift_is_judged_as_defined(void **state)
         double residual = 0.0, variance = 0.0;
         for (int i = 0; i < 200; i++) {
             const double f = 4.0 * random_uniform(), hard = random_uniform() < 0.6 ? 1.0 : 0.0;
-            const double p = online_predict(&online, i % K, f);
+            const double p = online_probability(&online, i % K, f);
             residual += hard - p;
             variance += p * (1.0 - p);
             online_add_label(&online, i % K, f, hard, hard);
