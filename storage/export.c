@@ -84,6 +84,9 @@ static const struct {
     {"decision", "time_ms >= ?1 AND (run_id IS NULL OR " OF_RUN ")"},
     {"event", "time_ms >= ?1 AND (run_id IS NULL OR " OF_RUN ")"},
     {"toggle_result", "decision_id IN (SELECT decision_id FROM main.decision WHERE ?1 = ?1)"},
+    {"bench_configuration", "?1 = ?1"},
+    {"bench_block", "time_ms >= ?1"},
+    {"bench_result", "time_ms >= ?1"},
 };
 #define COPIES (sizeof copies / sizeof *copies)
 

@@ -7,6 +7,7 @@ storage_libstorage_la_SOURCES = \
 	storage/schema.h storage/schema.c storage/views.h storage/views.c \
 	storage/file.h storage/file.c storage/sql.h storage/sql.c \
 	storage/reader_internal.h storage/reader.c storage/print.c \
+	storage/bench.h storage/bench.c \
 	storage/export.c storage/series.c
 storage_libstorage_la_CFLAGS = $(AM_CFLAGS) $(SQLITE_CFLAGS)
 storage_libstorage_la_LIBADD = $(SQLITE_LIBS)

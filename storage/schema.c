@@ -117,9 +117,31 @@ static const char version_1[] =
     " seconds_before INTEGER NOT NULL, seconds_after INTEGER NOT NULL,"
     " tps_before REAL, tps_after REAL, gain REAL, gain_low REAL, gain_high REAL,"
     " step_ms_before REAL, step_ms_after REAL) STRICT;";
+
+/* what the load benchmark measured (bench.h) */
+#define BENCH_CELL                                                                                 \
+    " bench_configuration_id INTEGER NOT NULL REFERENCES bench_configuration,"                     \
+    " form TEXT NOT NULL, mix TEXT NOT NULL, temperature REAL NOT NULL,"                           \
+    " concurrency INTEGER NOT NULL, policy TEXT NOT NULL,"
+static const char version_2[] =
+    "CREATE TABLE bench_configuration("
+    " bench_configuration_id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;"
+    "CREATE TABLE bench_block(" BENCH_CELL
+    " block INTEGER NOT NULL, time_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, seconds REAL,"
+    " steps INTEGER NOT NULL, drafted INTEGER NOT NULL, admitted INTEGER NOT NULL,"
+    " accepted INTEGER NOT NULL, draft_ms REAL, verify_ms REAL, own_ms REAL,"
+    " PRIMARY KEY(bench_configuration_id, form, mix, temperature, concurrency, policy, block))"
+    " STRICT, WITHOUT ROWID;"
+    "CREATE TABLE bench_result(" BENCH_CELL
+    " best_fixed TEXT, verdict TEXT, time_ms INTEGER NOT NULL, blocks INTEGER NOT NULL,"
+    " tps REAL, tps_ci95 REAL, ratio_to_best_fixed REAL, ratio_to_best_fixed_low REAL,"
+    " ratio_to_best_fixed_high REAL, ratio_to_off REAL, ratio_to_off_low REAL,"
+    " ratio_to_off_high REAL,"
+    " PRIMARY KEY(bench_configuration_id, form, mix, temperature, concurrency, policy))"
+    " STRICT, WITHOUT ROWID;";
 /* clang-format on */
 
-static const char *const steps_sql[] = {version_1};
+static const char *const steps_sql[] = {version_1, version_2};
 const struct schema_steps schema_steps = {steps_sql, sizeof steps_sql / sizeof *steps_sql};
 
 static enum schema_state state_of_error(sqlite3 *db, const char *path, char **cause)

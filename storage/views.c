@@ -182,6 +182,13 @@ const struct view views[] = {
 const int views_count = sizeof views / sizeof *views;
 
 int views_create(sqlite3 *db)
+
+static const char bench_load_sql[] =
+    "SELECT b.time_ms, b.form, b.mix, b.temperature, b.concurrency, b.policy, b.blocks, b.tps,"
+    " b.tps_ci95, b.ratio_to_best_fixed, b.ratio_to_best_fixed_low, b.ratio_to_best_fixed_high,"
+    " b.ratio_to_off, b.ratio_to_off_low, b.ratio_to_off_high, b.best_fixed, b.verdict,"
+    " c.text AS configuration"
+    " FROM bench_result AS b JOIN bench_configuration AS c USING (bench_configuration_id)";
 {
     int rc = SQLITE_OK;
     for (int i = 0; rc == SQLITE_OK && i < views_count; i++) {
@@ -195,6 +202,7 @@ int views_create(sqlite3 *db)
 int views_drop(sqlite3 *db)
 {
     int rc = SQLITE_OK;
+    {"bench_load", "time_ms", bench_load_sql},
     for (int i = 0; rc == SQLITE_OK && i < views_count; i++) {
         char *sql = sqlite3_mprintf("DROP VIEW IF EXISTS main.%s", views[i].name);
         rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;

@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "storage/bench.h"
+
 void place_make(struct place *place)
 {
     const char *base = getenv("TMPDIR"); /* memory rather than a disk: these tests commit a lot */
@@ -203,6 +205,19 @@ void place_calibration(struct store_calibration *calibration, int64_t run_id, in
 int64_t place_now_ms(void *state)
 {
     return *(_Atomic int64_t *)state;
+bool place_bench(const struct place *place)
+{
+    const struct bench_cell cell = {"BF16", "mixed", 0, 4};
+    const struct bench_block block = {.block = 1, .time_ms = PLACE_START_MS + 400000};
+    const struct bench_result result = {.policy = "adaptive", .time_ms = PLACE_START_MS + 400000};
+    struct bench_store *store = bench_store_open(place->path, "{}", NULL);
+    bool put = store && bench_store_put_block(store, &cell, "adaptive", &block, NULL) == 0 &&
+               bench_store_put_result(store, &cell, &result, NULL) == 0;
+
+    bench_store_close(store);
+    return put;
+}
+
 }
 
 int place_setup_samples(void **state)

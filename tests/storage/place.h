@@ -39,6 +39,8 @@ void place_refit(struct store_refit *refit, int64_t run_id, int64_t i, int posit
 void place_calibration(struct store_calibration *calibration, int64_t run_id, int64_t minute,
                        int positions);
 
+bool place_bench(const struct place *place); /* one result of the load benchmark at the start */
+
 /* cmocka fixtures: *state is a place whose closed store holds 100 samples of one run; and its end.
  */
 int place_setup_samples(void **state);

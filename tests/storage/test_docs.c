@@ -54,6 +54,7 @@ static int make(void **state)
                     &(struct store_event){0, PLACE_START_MS, "warning", "store", "a gap", NULL});
     bool flushed = store_flush(store);
     store_close(store);
+    flushed = flushed && place_bench(&place);
     return size > 0 && flushed ? 0 : -1;
 }
 

@@ -50,7 +50,7 @@ static int make(void **state)
     if (!store_flush(store)) return -1;
     store_close(store);
     *state = place;
-    return 0;
+    return place_bench(place) ? 0 : -1;
 }
 
 struct progress {
