@@ -27,6 +27,8 @@ const char *tt_strerror(int status)
         return "the backend, instruction set or type is not in this build or on this machine";
     case TT_ELIMIT:
         return "larger than what the handle was opened for";
+    case TT_EDEVICE:
+        return "the device failed; the handle can only be closed";
     default:
         return "unknown status";
     }

@@ -43,16 +43,8 @@ kernels_libtrimtab_core_la_CPPFLAGS = $(kernels_cppflags)
 kernels_libtrimtab_core_la_CFLAGS = $(kernels_cflags)
 kernels_libtrimtab_core_la_LIBADD = $(row_isa_objects) kernels/libestimator.la
 
-# The same bodies through nvcc, one code object a GPU generation and PTX for later ones. Built, and tested where there is a
-# device; the library does not offer a CUDA backend yet.
-SUFFIXES += .cu .lo
-nvcc_flags = -std=c++17 -O2 -fmad=false \
-	-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-	-gencode arch=compute_100,code=sm_100 -gencode arch=compute_100,code=compute_100
-.cu.lo:
-	$(AM_V_GEN)$(MKDIR_P) $(@D)/$(DEPDIR) && $(LIBTOOL) $(AM_V_lt) --tag=CC --mode=compile $(NVCC) $(nvcc_flags) \
-		$(DEFS) $(DEFAULT_INCLUDES) -I$(top_srcdir) $(NVCCFLAGS) --compiler-options=-fPIC \
-		-MMD -MF $(@D)/$(DEPDIR)/$(*F).cu.d -prefer-non-pic -c -o $@ $<
+include kernels/cuda.mk
+
 if HAVE_CUDA
 noinst_LTLIBRARIES += kernels/librows_cuda.la
 kernels_librows_cuda_la_SOURCES = kernels/rows.cu kernels/rows_cuda.h

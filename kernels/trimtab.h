@@ -39,6 +39,7 @@ enum tt_status {
     TT_ENOMEM = -2,  /* allocation failed (open and new only) */
     TT_ENOTSUP = -3, /* the backend, ISA or type is not in this build or on this machine */
     TT_ELIMIT = -4,  /* larger than what the handle was opened for */
+    TT_EDEVICE = -5, /* the device failed: the handle can only be closed */
 };
 
 const char *tt_strerror(int status);

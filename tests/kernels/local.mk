@@ -65,3 +65,4 @@ endif
 endif
 
 include tests/kernels/estimator.mk
+include tests/kernels/cuda.mk
