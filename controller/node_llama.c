@@ -550,6 +550,31 @@ static json_t *requests(struct node *base)
     return queued.rows;
 }
 
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : NAN;
+}
+
+/* Predicted against measured over the snapshot's window. */
+static json_t *cost_error_to_json(struct llama_node *node)
+{
+    struct rates_second sum;
+    const struct tally_counts *delta = &sum.delta;
+
+    pthread_mutex_lock(&node->lock);
+    rates_window(&node->rates, RATES_WINDOW_S, &sum);
+    pthread_mutex_unlock(&node->lock);
+    return json_pack("{s:I s:f s:f s:o s:o}", "steps", (json_int_t)delta->priced_steps,
+                     "predicted_ms", delta->predicted_ms, "measured_ms", delta->priced_ms,
+                     "error_ratio", number(ratio(delta->missed_ms, delta->priced_ms)), "bias_ratio",
+                     number(ratio(delta->priced_ms - delta->predicted_ms, delta->priced_ms)));
+}
+
 static void visit_cost(struct llama_node *node, void *state)
 {
     double uniform[TT_MAX_POSITIONS + 1];
@@ -560,7 +585,14 @@ static void visit_cost(struct llama_node *node, void *state)
     for (int k = 0; k <= node->loop->options.planner.max_draft; k++)
         json_array_append_new(list,
                               isfinite(uniform[k]) ? json_real(uniform[k] * 1000) : json_null());
-    if (*out) json_object_set_new(*out, "uniform_tps", list);
+    if (!*out) {
+        json_decref(list);
+        return;
+    }
+    json_object_set_new(*out, "uniform_tps", list);
+    json_object_set_new(*out, "error", cost_error_to_json(node));
+    json_object_set_new(*out, "flat", json_boolean(cost_flat(node->cost)));
+    json_object_set_new(*out, "unsteady", json_boolean(node->costs_unsteady));
 }
 
 static json_t *cost(struct node *base)
@@ -568,16 +600,6 @@ static json_t *cost(struct node *base)
     json_t *object = NULL;
 
     return llama_node_visit(self(base), visit_cost, &object) ? object : json_object();
-}
-
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static double ratio(double part, double whole)
-{
-    return whole > 0 ? part / whole : NAN;
 }
 
 static json_t *stratum_to_json(int stratum, const struct tt_estimator_report *report)

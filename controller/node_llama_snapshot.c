@@ -9,8 +9,6 @@
 #include "controller/node_llama_open.h"
 #include "controller/ticks.h"
 
-#define WINDOW_S 5
-
 static double per(double sum, double count)
 {
     return count > 0 ? sum / count : NAN;
@@ -52,7 +50,7 @@ static void fill_totals(const struct tally_counts *counts, struct snapshot *out)
     out->drafts_total = counts->drafts;
     out->prompt_tokens_total = counts->prompt_tokens;
     for (int k = 0; k < out->estimator.positions_count; k++)
-        out->estimator.position[k].accepted_total = counts->accepted_at[k];
+        out->estimator.position[k].accepted_total = counts->position[k].accepted_any;
 }
 
 static void fill_window(const struct llama_node *node, struct snapshot *out,
@@ -61,7 +59,7 @@ static void fill_window(const struct llama_node *node, struct snapshot *out,
     const struct tally_counts *delta = &sum->delta;
     double steps;
 
-    rates_window(&node->rates, WINDOW_S, sum);
+    rates_window(&node->rates, RATES_WINDOW_S, sum);
     steps = (double)delta->steps;
     out->window_ms = sum->seconds * 1000;
     out->throughput_tps = per((double)delta->emitted, sum->seconds);
@@ -76,6 +74,9 @@ static void fill_window(const struct llama_node *node, struct snapshot *out,
     out->budget = per((double)delta->admitted, steps);
     out->accepted_verified_ratio = per((double)delta->accepted, (double)delta->verified);
     out->predicted_tps = per(delta->planned_tokens, delta->planned_ms) * 1000;
+    out->predicted_step_ms = per(delta->predicted_ms, (double)delta->priced_steps);
+    out->cost_error_ratio = per(delta->missed_ms, delta->priced_ms);
+    out->cost_bias_ratio = per(delta->priced_ms - delta->predicted_ms, delta->priced_ms);
 }
 
 static void fill_estimator(const struct llama_node *node, const struct rates_second *sum,

@@ -49,14 +49,28 @@ static void count_positions(struct tally *tally, const struct slot *slot)
     }
 }
 
+/* No prefill rows in the batch, and it was computed: its times belong to its size. */
+static bool pure_step(const struct loop *loop)
+{
+    if (loop->step.failed) return false;
+    for (int i = 0; i < loop->parallel; i++)
+        if (loop->slot[i].prefill > 0) return false;
+    return true;
+}
+
+static int cells_in_use(const struct loop *loop)
+{
+    int cells = 0;
+
+    for (int i = 0; i < loop->parallel; i++) cells += loop->slot[i].in_target;
+    return cells;
+}
+
 static void learn(struct loop *loop)
 {
     struct step *step = &loop->step;
-    bool pure = true; /* no prefill rows in the batch: its time belongs to its size */
-    double own_ms = ticks_ms() - step->begun_ms - step->draft_ms - step->verify_ms;
     struct planner_outcome outcome = {step->admitted, step->accepted, step->draft_ms,
-                                      step->verify_ms, own_ms};
-    int cells = 0;
+                                      step->verify_ms, 0};
 
     for (int i = 0; i < step->decoding; i++) {
         const struct slot *slot = &loop->slot[step->slot[i]];
@@ -65,27 +79,39 @@ static void learn(struct loop *loop)
         step->accepted[i] = slot->accepted;
         label_block(loop, slot);
     }
-    for (int i = 0; i < loop->parallel; i++) {
-        pure = pure && loop->slot[i].prefill == 0;
-        cells += loop->slot[i].in_target;
-    }
-    if (pure && !step->failed) {
-        cost_observe_verify(loop->cost, loop->target_batch->count, cost_context_band(cells),
-                            step->verify_ms);
-        cost_observe_own(loop->cost, step->decoding, own_ms);
+    strata_end_step(loop->strata, loop->options.refitted, loop->options.state);
+    /* Labels and refits are own work too: a plan that drafts pays for them. */
+    outcome.own_ms = ticks_ms() - step->begun_ms - step->draft_ms - step->verify_ms;
+    if (pure_step(loop)) {
+        cost_observe_verify(loop->cost, loop->target_batch->count,
+                            cost_context_band(cells_in_use(loop)), step->verify_ms);
+        cost_observe_own(loop->cost, step->decoding, outcome.own_ms);
     }
     planner_end(loop->planner, &outcome);
-    strata_end_step(loop->strata, loop->options.refitted, loop->options.state);
 }
 
-static void count(struct loop *loop)
+/* Predicted against measured, of a step whose cost the plan could know: in shadow the plan is of
+ * another step. */
+static void count_price(struct loop *loop, const struct planner_report *report, double step_ms)
+{
+    struct tally_counts *counts = &loop->tally.counts;
+
+    if (loop->step.decoding == 0 || !isfinite(report->cost_ms)) return;
+    counts->planned_tokens += report->value;
+    counts->planned_ms += report->cost_ms;
+    if (loop->mode == MODE_SHADOW || !pure_step(loop)) return;
+    counts->priced_steps++;
+    counts->predicted_ms += report->cost_ms;
+    counts->priced_ms += step_ms;
+    counts->missed_ms += fabs(step_ms - report->cost_ms);
+}
+
+static void count(struct loop *loop, const struct planner_report *report)
 {
     struct step *step = &loop->step;
     struct tally_counts *counts = &loop->tally.counts;
-    struct planner_report report;
     double step_ms = ticks_ms() - step->begun_ms;
 
-    planner_get_report(loop->planner, &report);
     pthread_mutex_lock(&loop->tally.lock);
     counts->steps++;
     counts->target_rows += loop->target_batch->count;
@@ -97,7 +123,7 @@ static void count(struct loop *loop)
         counts->verified += slot->admitted;
         counts->accepted += slot->accepted;
         counts->drafts += slot->admitted > 0;
-        for (int k = 0; k < slot->accepted; k++) counts->accepted_at[k]++;
+        for (int k = 0; k < slot->accepted; k++) counts->position[k].accepted_any++;
         counts->emitted += slot->emitted;
         counts->prompt_tokens += slot->prefill;
         count_positions(&loop->tally, slot);
@@ -106,15 +132,15 @@ static void count(struct loop *loop)
     counts->verify_ms += step->verify_ms;
     counts->own_ms += step_ms - step->draft_ms - step->verify_ms;
     counts->step_ms += step_ms;
-    if (step->decoding > 0 && isfinite(report.cost_ms) && isfinite(report.value)) {
-        counts->planned_tokens += report.value;
-        counts->planned_ms += report.cost_ms;
-    }
+    count_price(loop, report, step_ms);
     pthread_mutex_unlock(&loop->tally.lock);
 }
 
 void loop_observe(struct loop *loop)
 {
+    struct planner_report report;
+
+    planner_get_report(loop->planner, &report); /* before anything is learned from the step */
     learn(loop);
-    count(loop);
+    count(loop, &report);
 }

@@ -24,31 +24,6 @@ void rates_add(struct rates *rates, const struct rates_second *second)
     rates->second[(rates->first + rates->count++) % RATES_SECONDS] = *second;
 }
 
-static void add_counts(struct tally_counts *sum, const struct tally_counts *delta)
-{
-    sum->steps += delta->steps;
-    sum->drafted += delta->drafted;
-    sum->admitted += delta->admitted;
-    sum->verified += delta->verified;
-    sum->accepted += delta->accepted;
-    sum->emitted += delta->emitted;
-    sum->target_rows += delta->target_rows;
-    sum->prompt_tokens += delta->prompt_tokens;
-    sum->failed += delta->failed;
-    sum->draft_ms += delta->draft_ms;
-    sum->verify_ms += delta->verify_ms;
-    sum->own_ms += delta->own_ms;
-    sum->step_ms += delta->step_ms;
-    sum->planned_tokens += delta->planned_tokens;
-    sum->planned_ms += delta->planned_ms;
-    for (int k = 0; k < TT_MAX_POSITIONS; k++) {
-        sum->position[k].reached += delta->position[k].reached;
-        sum->position[k].accepted += delta->position[k].accepted;
-        sum->position[k].predicted += delta->position[k].predicted;
-        sum->position[k].graded += delta->position[k].graded;
-    }
-}
-
 void rates_window(const struct rates *rates, int window_s, struct rates_second *sum)
 {
     memset(sum, 0, sizeof *sum);
@@ -62,7 +37,7 @@ void rates_window(const struct rates *rates, int window_s, struct rates_second *
             sum->running = second->running;
         }
         sum->seconds += second->seconds;
-        add_counts(&sum->delta, &second->delta);
+        tally_accumulate(&sum->delta, &second->delta, 1);
     }
 }
 

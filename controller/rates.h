@@ -14,6 +14,7 @@
 #include "controller/tally.h"
 
 #define RATES_SECONDS 600
+#define RATES_WINDOW_S 5 /* of the snapshot's rates and means */
 
 struct rates_second {
     int64_t time_ms; /* UTC */

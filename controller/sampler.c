@@ -14,7 +14,6 @@
 #include "controller/ticks.h"
 
 #define SAMPLE_MS 1000
-#define WINDOW_S 5
 #define WATCH_REACHED 200
 #define WATCH_PREDICTED 0.9
 #define CALIBRATION_S 60
@@ -33,36 +32,6 @@ struct sampler {
     struct watch watch[TT_MAX_POSITIONS];
     char broken[160]; /* what the watch says now */
 };
-
-static void subtract(const struct tally_counts *now, const struct tally_counts *then,
-                     struct tally_counts *delta)
-{
-    *delta = *now;
-    delta->steps -= then->steps;
-    delta->drafted -= then->drafted;
-    delta->admitted -= then->admitted;
-    delta->verified -= then->verified;
-    delta->accepted -= then->accepted;
-    delta->emitted -= then->emitted;
-    delta->target_rows -= then->target_rows;
-    delta->prompt_tokens -= then->prompt_tokens;
-    delta->requests -= then->requests;
-    delta->failed -= then->failed;
-    delta->draft_ms -= then->draft_ms;
-    delta->verify_ms -= then->verify_ms;
-    delta->own_ms -= then->own_ms;
-    delta->step_ms -= then->step_ms;
-    delta->planned_tokens -= then->planned_tokens;
-    delta->planned_ms -= then->planned_ms;
-    for (int k = 0; k < TT_MAX_POSITIONS; k++) {
-        delta->position[k].reached -= then->position[k].reached;
-        delta->position[k].accepted -= then->position[k].accepted;
-        delta->position[k].graded -= then->position[k].graded;
-        delta->position[k].predicted -= then->position[k].predicted;
-        delta->position[k].squared_error -= then->position[k].squared_error;
-        delta->position[k].log_loss -= then->position[k].log_loss;
-    }
-}
 
 static void store_second(struct sampler *sampler, const struct rates_second *second)
 {
@@ -84,6 +53,9 @@ static void store_second(struct sampler *sampler, const struct rates_second *sec
         .verify_ms = delta->verify_ms,
         .own_ms = delta->own_ms,
         .step_ms = delta->step_ms,
+        .predicted_ms = delta->predicted_ms,
+        .priced_ms = delta->priced_ms,
+        .missed_ms = delta->missed_ms,
         .budget = delta->steps ? (double)delta->admitted / (double)delta->steps : NAN,
         .mode = mode_name(second->mode),
         .positions = node->options.max_draft,
@@ -188,7 +160,8 @@ static void take_second(struct sampler *sampler)
     char reason[sizeof node->health];
 
     tally_copy(&node->loop->tally, &now);
-    subtract(&now, &sampler->last, &second.delta);
+    second.delta = now;
+    tally_accumulate(&second.delta, &sampler->last, -1);
     second.seconds = (double)(now_us - sampler->last_us) / 1e6;
     sampler->last = now;
     sampler->last_us = now_us;

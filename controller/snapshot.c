@@ -104,6 +104,9 @@ static const struct field top_fields[] = {
     TOP(REAL, accepted_verified_ratio),
     TOP(REAL, budget),
     TOP(REAL, predicted_tps),
+    ADDED(REAL, struct snapshot, predicted_step_ms, "predicted_step_ms"),
+    ADDED(REAL, struct snapshot, cost_error_ratio, "cost_error_ratio"),
+    ADDED(REAL, struct snapshot, cost_bias_ratio, "cost_bias_ratio"),
 };
 
 #define NODE(KIND, MEMBER) FIELD(KIND, struct snapshot, node.MEMBER, #MEMBER)

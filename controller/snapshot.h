@@ -50,6 +50,9 @@ struct snapshot {
     double drafted_per_step, verified_per_step, accepted_verified_ratio; /* over the window */
     double budget;                                                       /* mean admitted a step */
     double predicted_tps; /* what the plan expected */
+    /* Over the window's steps whose cost was predicted: mean predicted step, mean absolute and
+     * signed error as parts of the measured time (bias above 0: slower than predicted). */
+    double predicted_step_ms, cost_error_ratio, cost_bias_ratio;
     struct {
         char kind[16], stratum[48];
         double slope, slope_se, level, drift_z, ece, auc;

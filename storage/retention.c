@@ -18,10 +18,10 @@ void retention_limits_default(struct retention_limits *limits)
         .keep_second_ms = 24 * HOUR_MS,
         .keep_minute_ms = 30 * 24 * HOUR_MS,
         .samples = 1500000,
-        .positions = 1400000,        /* a day of one node with 16 positions */
+        .positions = 1385000,        /* a day of one node with 16 positions */
         .minute_positions = 1000000, /* 30 days of one with 16, or three with 6 */
         .intercepts = 400000,
-        .calibrations = 240000, /* a day of one node with 16 positions */
+        .calibrations = 231000, /* a day of one node with 16 positions */
         .costs = 200000,
         .events = 200000,
     };

@@ -11,25 +11,30 @@
 
 /* ---- seconds to minutes and hours */
 
+/* NULL is unknown: it adds nothing, and stays where nothing is known. */
+#define ADD_KNOWN(column)                                                                          \
+    " " #column " = coalesce(" #column " + excluded." #column ", " #column ", excluded." #column ")"
 #define SUMS                                                                                       \
     " seconds = seconds + excluded.seconds, busy_seconds = busy_seconds + excluded.busy_seconds,"  \
     " running_sum = running_sum + excluded.running_sum,"                                           \
     " queued_sum = queued_sum + excluded.queued_sum, steps = steps + excluded.steps,"              \
     " drafted = drafted + excluded.drafted, admitted = admitted + excluded.admitted,"              \
     " verified = verified + excluded.verified, accepted = accepted + excluded.accepted,"           \
-    " emitted = emitted + excluded.emitted, target_rows = target_rows + excluded.target_rows,"     \
-    " draft_us = coalesce(draft_us + excluded.draft_us, draft_us, excluded.draft_us),"             \
-    " verify_us = coalesce(verify_us + excluded.verify_us, verify_us, excluded.verify_us),"        \
-    " own_us = coalesce(own_us + excluded.own_us, own_us, excluded.own_us),"                       \
-    " step_us = coalesce(step_us + excluded.step_us, step_us, excluded.step_us)"
+    " emitted = emitted + excluded.emitted, target_rows = target_rows + "                          \
+    "excluded.target_rows," ADD_KNOWN(draft_us) "," ADD_KNOWN(verify_us) "," ADD_KNOWN(            \
+        own_us) "," ADD_KNOWN(step_us) ","                                                         \
+                                       " unpriced_us = coalesce(unpriced_us, step_us) + "          \
+                                       "excluded.unpriced_us," ADD_KNOWN(late_us) "," ADD_KNOWN(   \
+                                           missed_us)
 /* samples ?1 < id <= ?2 into their periods of `ms` */
 #define ROLL_SAMPLES(table, unit, ms)                                                              \
     "INSERT INTO " table "(run_id, " unit ", mode_id, seconds, busy_seconds, running_sum,"         \
     " queued_sum, steps, drafted, admitted, verified, accepted, emitted, target_rows,"             \
-    " draft_us, verify_us, own_us, step_us)"                                                       \
+    " draft_us, verify_us, own_us, step_us, unpriced_us, late_us, missed_us)"                      \
     " SELECT run_id, time_ms / " ms ", mode_id, count(*), sum(steps > 0), sum(running),"           \
     " sum(queued), sum(steps), sum(drafted), sum(admitted), sum(verified), sum(accepted),"         \
-    " sum(emitted), sum(target_rows), sum(draft_us), sum(verify_us), sum(own_us), sum(step_us)"    \
+    " sum(emitted), sum(target_rows), sum(draft_us), sum(verify_us), sum(own_us), sum(step_us),"   \
+    " sum(coalesce(unpriced_us, step_us)), sum(late_us), sum(missed_us)"                           \
     " FROM sample WHERE sample_id > ?1 AND sample_id <= ?2 GROUP BY 1, 2, 3"                       \
     " ON CONFLICT DO UPDATE SET" SUMS
 #define ROLL_POSITIONS(table, unit, ms)                                                            \
@@ -40,13 +45,8 @@
     " FROM sample AS s JOIN sample_position AS p USING (sample_id)"                                \
     " WHERE s.sample_id > ?1 AND s.sample_id <= ?2 GROUP BY 1, 2, 3"                               \
     " ON CONFLICT DO UPDATE SET reached = reached + excluded.reached,"                             \
-    " accepted = accepted + excluded.accepted,"                                                    \
-    " predicted_e4 = coalesce(predicted_e4 + excluded.predicted_e4, predicted_e4,"                 \
-    " excluded.predicted_e4),"                                                                     \
-    " squared_error_e4 = coalesce(squared_error_e4 + excluded.squared_error_e4,"                   \
-    " squared_error_e4, excluded.squared_error_e4),"                                               \
-    " log_loss_e4 = coalesce(log_loss_e4 + excluded.log_loss_e4, log_loss_e4,"                     \
-    " excluded.log_loss_e4)"
+    " accepted = accepted + excluded.accepted," ADD_KNOWN(predicted_e4) "," ADD_KNOWN(             \
+        squared_error_e4) "," ADD_KNOWN(log_loss_e4)
 
 static int roll_samples(sqlite3 *db, int64_t now_ms)
 {

@@ -36,9 +36,9 @@ static const char *const statement_sql[STATEMENTS] = {
     [PUT_SAMPLE] =
         "INSERT INTO sample(sample_id, run_id, time_ms, mode_id, running, queued,"
         " steps, drafted, admitted, verified, accepted, emitted, target_rows,"
-        " draft_us, verify_us, own_us, step_us, budget)"
+        " draft_us, verify_us, own_us, step_us, unpriced_us, late_us, missed_us, budget)"
         " VALUES(?1, ?2, ?3, coalesce((SELECT mode_id FROM mode WHERE name = ?4), 0), ?5, ?6,"
-        " ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        " ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     [PUT_POSITION] = "INSERT INTO sample_position VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [PUT_STRATUM] = "INSERT INTO stratum(name) VALUES(?1)",
     [GET_STRATUM] = "SELECT stratum_id FROM stratum WHERE name = ?1",
@@ -166,14 +166,20 @@ static int put_sample(struct rows *rows, const struct store_sample *s, int64_t r
     int64_t sample_id = rows->next_sample_id;
     const int64_t counts[] = {s->running,  s->queued,   s->steps,   s->drafted,    s->admitted,
                               s->verified, s->accepted, s->emitted, s->target_rows};
-    const double times[] = {s->draft_ms, s->verify_ms, s->own_ms, s->step_ms};
+    const double times[] = {s->draft_ms,
+                            s->verify_ms,
+                            s->own_ms,
+                            s->step_ms,
+                            s->step_ms - s->priced_ms,
+                            s->priced_ms - s->predicted_ms,
+                            s->missed_ms};
     bind_integer(statement, 1, sample_id);
     bind_run(statement, 2, run_id);
     bind_integer(statement, 3, s->time_ms);
     bind_text(statement, 4, s->mode);
     for (int i = 0; i < 9; i++) bind_integer(statement, 5 + i, counts[i]);
-    for (int i = 0; i < 4; i++) bind_scaled(statement, 14 + i, times[i], 1e3);
-    bind_real(statement, 18, s->budget);
+    for (int i = 0; i < 7; i++) bind_scaled(statement, 14 + i, times[i], 1e3);
+    bind_real(statement, 21, s->budget);
     int rc = run_statement(statement);
     if (rc != SQLITE_OK) return rc;
     rows->next_sample_id++;

@@ -139,9 +139,18 @@ static const char version_2[] =
     " ratio_to_off_high REAL,"
     " PRIMARY KEY(bench_configuration_id, form, mix, temperature, concurrency, policy))"
     " STRICT, WITHOUT ROWID;";
+
+/* Predicted step time against measured: of the step time, what was not priced (NULL: nothing was);
+ * of the rest, measured less predicted, and the sum of both deviations. Small numbers take few
+ * bytes. */
+#define PRICES(table)                                                                              \
+    "ALTER TABLE " table " ADD COLUMN unpriced_us INTEGER;"                                        \
+    "ALTER TABLE " table " ADD COLUMN late_us INTEGER;"                                            \
+    "ALTER TABLE " table " ADD COLUMN missed_us INTEGER;"
+static const char version_3[] = PRICES("sample") PRICES("sample_1m") PRICES("sample_1h");
 /* clang-format on */
 
-static const char *const steps_sql[] = {version_1, version_2};
+static const char *const steps_sql[] = {version_1, version_2, version_3};
 const struct schema_steps schema_steps = {steps_sql, sizeof steps_sql / sizeof *steps_sql};
 
 static enum schema_state state_of_error(sqlite3 *db, const char *path, char **cause)

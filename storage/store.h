@@ -70,8 +70,11 @@ struct store_sample { /* one second of a node */
     int running, queued;
     int64_t drafted, admitted, verified, accepted, emitted, steps, target_rows; /* in this second */
     double draft_ms, verify_ms, own_ms, step_ms; /* sums over the second's steps */
-    double budget;                               /* mean admitted a step; NaN without steps */
-    const char *mode;                            /* adaptive fixed off shadow */
+    /* Sums over the second's priced steps (their cost was predicted, no prefill in them):
+     * predicted, measured, |measured - predicted|. NaN where no cost is ever predicted. */
+    double predicted_ms, priced_ms, missed_ms;
+    double budget;    /* mean admitted a step; NaN without steps */
+    const char *mode; /* adaptive fixed off shadow */
     int positions;
     struct store_position position[STORE_MAX_POSITIONS];
 };

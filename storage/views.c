@@ -158,6 +158,22 @@ static const char cost_sql[] =
     "  AND x.part = c.part AND x.tokens = c.tokens AND x.requests = c.requests"
     "  AND x.context_band = c.context_band)";
 
+/* Periods as in throughput. The error is of the time, not of the count: a long step weighs more. */
+#define PRICED " mode_id, step_us - unpriced_us AS priced_us, late_us, missed_us"
+static const char cost_error_sql[] =
+    "SELECT n.name AS node, t.run_id, t.time_ms, t.period_s, m.name AS mode,"
+    " (t.priced_us - t.late_us) / 1e3 AS predicted_ms, t.priced_us / 1e3 AS measured_ms,"
+    " 1.0 * t.missed_us / t.priced_us AS error_ratio,"
+    " 1.0 * t.late_us / t.priced_us AS bias_ratio"
+    " FROM (SELECT run_id, time_ms, 1 AS period_s," PRICED
+    "  FROM sample WHERE time_ms >= " STATE("second_from_ms")
+    " UNION ALL SELECT run_id, minute * 60000, 60," PRICED
+    "  FROM sample_1m WHERE minute >= " STATE("minute_from_ms") " / 60000"
+    "  AND minute < " STATE("second_from_ms") " / 60000"
+    " UNION ALL SELECT run_id, hour * 3600000, 3600," PRICED
+    "  FROM sample_1h WHERE hour < " STATE("minute_from_ms") " / 3600000) AS t"
+    NODE_OF("t") " JOIN mode AS m USING (mode_id) WHERE t.priced_us > 0";
+
 static const char decisions_sql[] =
     "SELECT n.name AS node, d.run_id, d.time_ms, d.kind, d.severity, d.what, d.before, d.after,"
     " d.who, d.origin, d.text, d.numbers FROM"
@@ -166,6 +182,13 @@ static const char decisions_sql[] =
     " UNION ALL SELECT run_id, time_ms, 'event', severity, kind, NULL, NULL, NULL, NULL, text,"
     "  numbers FROM event) AS d"
     " LEFT JOIN run AS r ON r.run_id = d.run_id LEFT JOIN node AS n USING (node_id)";
+
+static const char bench_load_sql[] =
+    "SELECT b.time_ms, b.form, b.mix, b.temperature, b.concurrency, b.policy, b.blocks, b.tps,"
+    " b.tps_ci95, b.ratio_to_best_fixed, b.ratio_to_best_fixed_low, b.ratio_to_best_fixed_high,"
+    " b.ratio_to_off, b.ratio_to_off_low, b.ratio_to_off_high, b.best_fixed, b.verdict,"
+    " c.text AS configuration"
+    " FROM bench_result AS b JOIN bench_configuration AS c USING (bench_configuration_id)";
 /* clang-format on */
 
 const struct view views[] = {
@@ -177,18 +200,13 @@ const struct view views[] = {
     {"toggle_effect", "time_ms", toggle_sql},
     {"calibration_error", "time_ms + 3599999", calibration_sql},
     {"cost_curve", "time_ms", cost_sql},
+    {"cost_error", "time_ms + period_s * 1000 - 1", cost_error_sql},
     {"decisions", "time_ms", decisions_sql},
+    {"bench_load", "time_ms", bench_load_sql},
 };
 const int views_count = sizeof views / sizeof *views;
 
 int views_create(sqlite3 *db)
-
-static const char bench_load_sql[] =
-    "SELECT b.time_ms, b.form, b.mix, b.temperature, b.concurrency, b.policy, b.blocks, b.tps,"
-    " b.tps_ci95, b.ratio_to_best_fixed, b.ratio_to_best_fixed_low, b.ratio_to_best_fixed_high,"
-    " b.ratio_to_off, b.ratio_to_off_low, b.ratio_to_off_high, b.best_fixed, b.verdict,"
-    " c.text AS configuration"
-    " FROM bench_result AS b JOIN bench_configuration AS c USING (bench_configuration_id)";
 {
     int rc = SQLITE_OK;
     for (int i = 0; rc == SQLITE_OK && i < views_count; i++) {
@@ -202,7 +220,6 @@ static const char bench_load_sql[] =
 int views_drop(sqlite3 *db)
 {
     int rc = SQLITE_OK;
-    {"bench_load", "time_ms", bench_load_sql},
     for (int i = 0; rc == SQLITE_OK && i < views_count; i++) {
         char *sql = sqlite3_mprintf("DROP VIEW IF EXISTS main.%s", views[i].name);
         rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;

@@ -659,6 +659,9 @@ def test_metrics(s):
     equal("accepted at a position",
           values[("vllm:spec_decode_num_accepted_tokens_per_pos_total", base + ',position="0"')], 7)
     equal("the slope", values[("trimtab_slope", own)], 0.552)
+    equal("the predicted step in seconds", values[("trimtab_predicted_step_seconds", own)], 0.0235)
+    equal("the cost table's error and bias",
+          [values[("trimtab_cost_error_ratio", own)], values[("trimtab_cost_bias_ratio", own)]], [0.04, -0.01])
     equal("the mode is a state set", sorted(v for (n, _), v in values.items() if n == "trimtab_mode"), [0, 0, 0, 1])
     equal("a cost cell in seconds",
           values[("trimtab_cost_seconds", own + ',part="verify",size="8",context_band="0"')], 0.0205)

@@ -232,6 +232,9 @@ static void echo_snapshot(struct node *node, struct snapshot *out)
     out->uptime_s = 12.5;
     out->window_ms = 5000;
     out->throughput_tps = 400.25;
+    out->predicted_step_ms = 23.5;
+    out->cost_error_ratio = 0.04;
+    out->cost_bias_ratio = -0.01;
     out->running = echo->counts.live;
     out->queued = 0;
     out->steps = echo->emitted;

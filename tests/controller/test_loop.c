@@ -149,7 +149,7 @@ static void counts_add_up(void **state)
     run(&process, jobs, 4, NULL);
     tally_copy(&process.loop->tally, &counts);
     for (int i = 0; i < JOBS; i++) tokens += jobs[i].tokens;
-    for (int k = 0; k < TT_MAX_POSITIONS; k++) by_position += counts.accepted_at[k];
+    for (int k = 0; k < TT_MAX_POSITIONS; k++) by_position += counts.position[k].accepted_any;
     assert_int_equal(counts.emitted, tokens);
     assert_int_equal(counts.requests, JOBS);
     assert_int_equal(counts.verified, counts.admitted);

@@ -47,6 +47,9 @@ static void fill(struct snapshot *s)
                       &s->accepted_verified_ratio,
                       &s->budget,
                       &s->predicted_tps,
+                      &s->predicted_step_ms,
+                      &s->cost_error_ratio,
+                      &s->cost_bias_ratio,
                       &s->estimator.slope,
                       &s->estimator.slope_se,
                       &s->estimator.level,
@@ -174,7 +177,8 @@ static void expect_refusal(const json_t *object, const char *key)
 /* `group` is `root` or an object in it: each key missing, each key of a wrong type. */
 static void damage_each_key(json_t *root, json_t *group, bool is_position)
 {
-    static const char *const added[] = {"drafts_total", "prompt_tokens_total"};
+    static const char *const added[] = {"drafts_total", "prompt_tokens_total", "predicted_step_ms",
+                                        "cost_error_ratio", "cost_bias_ratio"};
     const char *key;
     json_t *value, *copy = json_deep_copy(group);
 

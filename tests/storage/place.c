@@ -152,6 +152,9 @@ void place_sample(struct store_sample *sample, int64_t run_id, int64_t i, int po
     sample->verify_ms = 800;
     sample->own_ms = 2.5;
     sample->step_ms = 902.75;
+    sample->predicted_ms = 880;
+    sample->priced_ms = 900;
+    sample->missed_ms = 45;
     sample->budget = (double)sample->admitted / 20;
     sample->positions = positions;
     for (int k = 0; k < positions; k++) {
@@ -202,9 +205,6 @@ void place_calibration(struct store_calibration *calibration, int64_t run_id, in
     }
 }
 
-int64_t place_now_ms(void *state)
-{
-    return *(_Atomic int64_t *)state;
 bool place_bench(const struct place *place)
 {
     const struct bench_cell cell = {"BF16", "mixed", 0, 4};
@@ -218,6 +218,9 @@ bool place_bench(const struct place *place)
     return put;
 }
 
+int64_t place_now_ms(void *state)
+{
+    return *(_Atomic int64_t *)state;
 }
 
 int place_setup_samples(void **state)

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -205,6 +206,7 @@ static void every_view_runs(void **state)
 {
     struct place *place = *state;
     make_version_1(place);
+    store_close(place_open(place));
     for (int i = 0; i < views_count; i++) {
         char *sql = sqlite3_mprintf("SELECT count(*) FROM %s WHERE %s >= 0", views[i].name,
                                     views[i].until_ms);
@@ -213,9 +215,30 @@ static void every_view_runs(void **state)
     }
 }
 
+/* What an older daemon did not measure stays unknown; what is measured from now on stands beside
+ * it. */
+static void older_samples_have_no_prices(void **state)
+{
+    struct place *place = *state;
+    struct store_sample sample;
+    make_version_1(place);
+    struct store *store = place_open(place);
+    int64_t run = place_begin(store, "b");
+    place_sample(&sample, run, 1, 1);
+    store_put_sample(store, &sample);
+    assert_true(store_flush(store));
+    store_close(store);
+    assert_int_equal(place_integer(place->path, "SELECT sum(steps) FROM throughput"), 2 + 20);
+    assert_int_equal(place_integer(place->path, "SELECT count(*) FROM cost_error"), 1);
+    assert_true(fabs(place_real(place->path, "SELECT error_ratio FROM cost_error") - 0.05) < 1e-9);
+    assert_true(fabs(place_real(place->path, "SELECT bias_ratio FROM cost_error") - 20.0 / 900) <
+                1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(older_samples_have_no_prices, make, clean),
         cmocka_unit_test_setup_teardown(two_steps_at_once, make, clean),
         cmocka_unit_test_setup_teardown(earlier_backups_stay, make, clean),
         cmocka_unit_test_setup_teardown(a_step_that_fails_changes_nothing, make, clean),
