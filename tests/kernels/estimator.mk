@@ -29,6 +29,14 @@ tests_kernels_test_allocate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_kernels_test_allocate_LDADD = kernels/libestimator.la $(CMOCKA_LIBS)
 endif
 
+# The device flavour against the shim; contraction stays off, since the bits are compared.
+check_PROGRAMS += tests/kernels/test_estimator_device
+TESTS += tests/kernels/test_estimator_device
+tests_kernels_test_estimator_device_SOURCES = tests/kernels/test_estimator_device.cc tests/kernels/estimator_shim.cc
+tests_kernels_test_estimator_device_CPPFLAGS = $(shim_cppflags)
+tests_kernels_test_estimator_device_CXXFLAGS = $(shim_cxxflags)
+tests_kernels_test_estimator_device_LDADD = tests/kernels/libshim.la kernels/libestimator.la
+
 EXTRA_DIST += \
 	tests/kernels/data/vectors/README \
 	tests/kernels/data/vectors/a-wellspec-k5.json.gz \
