@@ -8,7 +8,10 @@
 
 /* A verb: argv[0] is its name. Returns the exit status. */
 int bench_convert(int argc, char **argv);
+int bench_cost(int argc, char **argv);
 int bench_loop(int argc, char **argv);
+int bench_record(int argc, char **argv);
+int bench_replay(int argc, char **argv);
 int bench_traffic(int argc, char **argv);
 
 /* Options of a verb: one row each, values as text (NULL = not given; flags become "true"). */
@@ -21,9 +24,18 @@ struct bench_option {
  * takes up to positional_count words that are no options. */
 int bench_options(int argc, char **argv, const char *usage, struct bench_option *options,
                   size_t count, const char **positional, size_t positional_count);
+/* The same for a verb that takes from `least` to `most` words; *given is how many there were. */
+int bench_options_words(int argc, char **argv, const char *usage, struct bench_option *options,
+                        size_t count, const char **positional, size_t least, size_t most,
+                        size_t *given);
 const char *bench_text(const struct bench_option *options, const char *name);
 /* A whole number in [low, high]; complains and ends the program with status 2 otherwise. */
 long bench_number(const struct bench_option *options, const char *name, long low, long high);
+
+/* Likewise a number, and a list of whole numbers `a,b,c` (at most `most`): returns how many. */
+double bench_real(const struct bench_option *options, const char *name, double low, double high);
+size_t bench_list(const struct bench_option *options, const char *name, long low, long high,
+                  long *out, size_t most);
 
 struct bench_prompt {
     char *text;

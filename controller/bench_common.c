@@ -46,8 +46,9 @@ static int refuse(const char *word, const struct bench_option *options, size_t c
     return -1;
 }
 
-int bench_options(int argc, char **argv, const char *usage, struct bench_option *options,
-                  size_t count, const char **positional, size_t positional_count)
+int bench_options_words(int argc, char **argv, const char *usage, struct bench_option *options,
+                        size_t count, const char **positional, size_t least, size_t most,
+                        size_t *given)
 {
     size_t words = 0;
 
@@ -61,7 +62,7 @@ int bench_options(int argc, char **argv, const char *usage, struct bench_option 
             return 1;
         }
         if (strncmp(word, "--", 2) != 0) {
-            if (words < positional_count) {
+            if (words < most) {
                 positional[words++] = word;
                 continue;
             }
@@ -83,9 +84,19 @@ int bench_options(int argc, char **argv, const char *usage, struct bench_option 
             return -1;
         }
     }
-    if (words == positional_count) return 0;
+    *given = words;
+    if (words >= least) return 0;
     fprintf(stderr, "usage: trimtab bench %s\n", usage);
     return -1;
+}
+
+int bench_options(int argc, char **argv, const char *usage, struct bench_option *options,
+                  size_t count, const char **positional, size_t positional_count)
+{
+    size_t given;
+
+    return bench_options_words(argc, argv, usage, options, count, positional, positional_count,
+                               positional_count, &given);
 }
 
 const char *bench_text(const struct bench_option *options, const char *name)
@@ -106,20 +117,59 @@ long bench_number(const struct bench_option *options, const char *name, long low
     exit(2);
 }
 
+double bench_real(const struct bench_option *options, const char *name, double low, double high)
+{
+    const char *text = bench_text(options, name);
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end != text && *end == '\0' && value >= low && value <= high) return value;
+    fprintf(stderr, "trimtab bench: --%s wants a number from %g to %g, not \"%s\"\n", name, low,
+            high, text);
+    exit(2);
+}
+
+size_t bench_list(const struct bench_option *options, const char *name, long low, long high,
+                  long *out, size_t most)
+{
+    const char *text = bench_text(options, name);
+    size_t count = 0;
+
+    for (char *end;; text = end + 1) {
+        long value = strtol(text, &end, 10);
+
+        if (end == text || value < low || value > high || (*end != ',' && *end != '\0') ||
+            count == most) {
+            fprintf(stderr,
+                    "trimtab bench: --%s wants at most %zu whole numbers from %ld to %ld, "
+                    "separated by commas, not \"%s\"\n",
+                    name, most, low, high, bench_text(options, name));
+            exit(2);
+        }
+        out[count++] = value;
+        if (*end == '\0') return count;
+    }
+}
+
 static bool read_prompt(const char *line, struct bench_prompt *prompt, char *why, size_t size)
 {
     json_error_t error;
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
-    const char *text = json_string_value(json_object_get(object, "prompt"));
+    const char *text = json_string_value(json_object_get(object, "prompt")),
+               *category = json_string_value(json_object_get(object, "category"));
     const json_t *temperature = json_object_get(object, "temperature"),
                  *most = json_object_get(object, "max_tokens");
 
     prompt->temperature = json_is_number(temperature) ? json_number_value(temperature) : 0;
     prompt->max_tokens = json_is_integer(most) ? (int)json_integer_value(most) : DEFAULT_MAX_TOKENS;
     prompt->text = text ? strdup(text) : NULL;
+    prompt->category = strdup(category ? category : "");
     snprintf(why, size, "%s", object ? "no text in \"prompt\"" : error.text);
     json_decref(object);
-    return prompt->text != NULL;
+    if (prompt->text && prompt->category) return true;
+    free(prompt->text);
+    free(prompt->category);
+    return false;
 }
 
 int bench_read_prompts(const char *path, struct bench_prompt **prompts)
@@ -159,7 +209,10 @@ int bench_read_prompts(const char *path, struct bench_prompt **prompts)
 
 void bench_free_prompts(struct bench_prompt *prompts, int count)
 {
-    for (int i = 0; i < count; i++) free(prompts[i].text);
+    for (int i = 0; i < count; i++) {
+        free(prompts[i].text);
+        free(prompts[i].category);
+    }
     free(prompts);
 }
 

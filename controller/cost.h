@@ -43,8 +43,8 @@ bool cost_flat(const struct cost_model *cost);
  * atomic (rename). */
 bool cost_load(struct cost_model *cost, const char *path, const char *key);
 bool cost_save(const struct cost_model *cost, const char *path, const char *key, char **cause);
-/* The text table of the project's traces: lines `V n ms`, `D r ms`, `#` comments. NULL with *cause
- * naming the line. */
+/* A table of costs: text, lines `V n ms`, `D r ms`, `#` comments; or JSON, a cache file or what
+ * `trimtab bench cost --json` prints. NULL with *cause naming the line, or what is wrong. */
 struct cost_model *cost_read_table(const char *path, char **cause);
 
 /* {"verify":[{"tokens","context_band","ms","spread_ms","n","dropped"}],

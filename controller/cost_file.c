@@ -279,7 +279,7 @@ static bool read_table(FILE *file, const char *path, struct cost_model *cost, in
     return true;
 }
 
-struct cost_model *cost_read_table(const char *path, char **cause)
+static struct cost_model *read_text_table(const char *path, char **cause)
 {
     struct cost_model *cost = NULL;
     int largest[2] = {0, 0};
@@ -309,6 +309,73 @@ struct cost_model *cost_read_table(const char *path, char **cause)
 out:
     fclose(file);
     return cost;
+}
+
+/* ---- JSON tables ---- */
+
+/* The largest tokens and requests of the cells; 0 where there are none. */
+static void largest_sizes(const json_t *cells, int largest[2])
+{
+    static const char *const part[] = {"verify", "draft", "own"};
+    for (int p = 0; p < 3; p++) {
+        const json_t *array = json_object_get(cells, part[p]);
+        for (size_t i = 0; i < json_array_size(array); i++) {
+            const json_t *size =
+                json_object_get(json_array_get(array, i), p == 0 ? "tokens" : "requests");
+            json_int_t value = json_integer_value(size);
+            if (value > largest[p > 0] && value <= SIZE_LIMIT) largest[p > 0] = (int)value;
+        }
+    }
+}
+
+/* {"cells":{"verify":[...],"draft":[...],"own":[...]}}, or those three arrays alone. */
+static struct cost_model *read_json_table(const char *path, char **cause)
+{
+    json_error_t error;
+    struct cost_model *cost = NULL;
+    int largest[2] = {0, 0};
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!root) {
+        set_cause(cause, "%s:%d: not JSON: %s", path, error.line, error.text);
+        return NULL;
+    }
+    const json_t *cells = json_object_get(root, "cells");
+    if (!cells) cells = root;
+    largest_sizes(cells, largest);
+    if (largest[0] == 0) {
+        set_cause(cause, "%s: no cells \"verify\" with \"tokens\": the target's cost is needed",
+                  path);
+        goto out;
+    }
+    cost = cost_new(largest[0], largest[1] > 0 ? largest[1] : 1);
+    if (!cost) {
+        set_cause(cause, "out of memory");
+    } else if (!walk_cells(cost, cells, true)) {
+        set_cause(cause,
+                  "%s: a cell is damaged; each has tokens or requests, ms, spread_ms, n, dropped",
+                  path);
+        cost_free(cost);
+        cost = NULL;
+    } else {
+        cost_settle(cost);
+    }
+out:
+    json_decref(root);
+    return cost;
+}
+
+struct cost_model *cost_read_table(const char *path, char **cause)
+{
+    FILE *file = fopen(path, "re");
+    int first = ' ';
+    if (cause) *cause = NULL;
+    if (!file) {
+        set_cause(cause, "%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    while (first == ' ' || first == '\n' || first == '\t' || first == '\r') first = fgetc(file);
+    fclose(file);
+    return first == '{' ? read_json_table(path, cause) : read_text_table(path, cause);
 }
 
 /* ---- store ---- */

@@ -1,18 +1,6 @@
 # tests/controller/plan.mk - tests of the cost model, the planner and n-gram drafts.
 plan_libs = controller/libplan.la kernels/libtrimtab_core.la $(JANSSON_LIBS)
 
-check_PROGRAMS += tests/controller/replay_traces
-TESTS += tests/controller/replay_traces
-tests_controller_replay_traces_SOURCES = tests/controller/replay_traces.c tests/controller/replay.c tests/controller/replay.h
-tests_controller_replay_traces_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-tests_controller_replay_traces_LDADD = $(plan_libs)
-EXTRA_DIST += \
-	tests/controller/data/traces/chat-t0.txt.gz tests/controller/data/traces/chat-t1.0.txt.gz \
-	tests/controller/data/traces/code-t0.txt.gz tests/controller/data/traces/code-t1.0.txt.gz \
-	tests/controller/data/traces/json-t0.txt.gz tests/controller/data/traces/json-t1.0.txt.gz \
-	tests/controller/data/traces/cost-bf16.txt tests/controller/data/traces/cost-flat.txt \
-	tests/controller/data/traces/cost-q4_0.txt tests/controller/data/traces/cost-q8_0.txt
-
 if HAVE_CMOCKA
 plan_tests = \
 	tests/controller/test_acceptance \

@@ -1,0 +1,11 @@
+# controller/replay.mk - traces, their replay under a virtual clock, and the benchmarks over them.
+controller_libnode_la_SOURCES += \
+	controller/grade.c controller/grade.h \
+	controller/parity_budget.c controller/parity_budget.h \
+	controller/replay.c controller/replay.h controller/replay_streams.h \
+	controller/replay_policies.c \
+	controller/trace.c controller/trace.h controller/trace_json.c
+controller_libnode_la_CFLAGS += $(ZLIB_CFLAGS)
+controller_libnode_la_LIBADD = $(ZLIB_LIBS)
+
+trimtab_bench_SOURCES += controller/bench_replay.c
