@@ -23,8 +23,9 @@
 #define HISTORY_EVERY_MS 60000
 #define DECISIONS_EVERY_MS 15000
 #define DECISIONS_SHOWN_EVERY_MS 2000
-#define COST_LEAST_MS 2000 /* the node's loop answers this one between two steps */
-#define HISTORY_POINTS 450 /* about the dot columns of a wide screen */
+#define COST_LEAST_MS 2000      /* the node's loop answers this one between two steps */
+#define AFTER_LEAST_MS 86400000 /* decisions after the moment that is looked at */
+#define HISTORY_POINTS 450      /* about the dot columns of a wide screen */
 
 struct collector {
     struct client *reader, *writer;
@@ -93,7 +94,7 @@ bool collector_take(struct collector *collector, struct news *out)
 
 struct schedule { /* of the reading thread: when what is due (monotonic) */
     char node[SNAPSHOT_NAME];
-    int64_t nodes_ms, snapshot_ms, history_ms, decisions_ms, view_ms;
+    int64_t nodes_ms, snapshot_ms, past_ms, history_ms, decisions_ms, view_ms;
     int64_t window_ms, time_ms; /* time_ms: of the last snapshot, the node's clock */
     int positions;
 };
@@ -129,7 +130,7 @@ static bool fetch_of_node(struct collector *collector, const struct schedule *sc
     return ok;
 }
 
-char *collector_history_path(const char *node, int64_t now_ms, int64_t window_ms, int positions)
+char *collector_history_path(const char *node, int64_t to_ms, int64_t window_ms, int positions)
 {
     int64_t step_ms =
         window_ms / HISTORY_POINTS < 1000 ? 1000 : window_ms / HISTORY_POINTS / 1000 * 1000;
@@ -137,7 +138,7 @@ char *collector_history_path(const char *node, int64_t now_ms, int64_t window_ms
     int used = snprintf(rest, sizeof rest,
                         "history?from=%" PRId64 "&to=%" PRId64 "&step=%" PRId64
                         "&series=slope,throughput_tps,step_ms,tokens_per_step,accepted_ratio",
-                        now_ms - window_ms, now_ms, step_ms);
+                        to_ms - window_ms, to_ms, step_ms);
 
     for (int i = 0; i < positions && i < SNAPSHOT_MAX_POSITIONS; i++)
         used += snprintf(rest + used, sizeof rest - (size_t)used, ",intercept.%d", i);
@@ -188,6 +189,41 @@ static void choose_first(struct collector *collector, struct schedule *schedule)
     client_reply_clear(&reply);
 }
 
+static void fetch_history(struct collector *collector, const struct schedule *schedule,
+                          const struct wishes *wishes)
+{
+    int64_t to_ms = wishes->at_ms > 0 ? wishes->at_ms + 1 : schedule->time_ms;
+    char *path =
+        collector_history_path(schedule->node, to_ms, wishes->window_ms, schedule->positions);
+
+    if (path != NULL)
+        fetch(collector, path, wishes->at_ms > 0 ? NEWS_PAST_HISTORY : NEWS_HISTORY,
+              schedule->node);
+    free(path);
+}
+
+/* The moment does not change: once is enough, when it worked. */
+static bool fetch_past(struct collector *collector, const struct schedule *schedule, int64_t at_ms)
+{
+    char rest[48];
+
+    snprintf(rest, sizeof rest, "past?at=%" PRId64, at_ms);
+    return fetch_of_node(collector, schedule, rest, NEWS_PAST);
+}
+
+/* The newest ones, or the neighbours on both sides of the moment that is looked at. */
+static void fetch_decisions(struct collector *collector, const struct schedule *schedule,
+                            const struct wishes *wishes)
+{
+    char rest[64] = "decisions?limit=500";
+
+    if (wishes->at_ms > 0)
+        snprintf(rest, sizeof rest, "decisions?limit=500&to=%" PRId64,
+                 wishes->at_ms +
+                     (wishes->window_ms > AFTER_LEAST_MS ? wishes->window_ms : AFTER_LEAST_MS));
+    fetch_of_node(collector, schedule, rest, NEWS_DECISIONS);
+}
+
 static void read_due(struct collector *collector, struct schedule *schedule,
                      const struct wishes *wishes)
 {
@@ -213,16 +249,16 @@ static void read_due(struct collector *collector, struct schedule *schedule,
         if (!ok)
             return; /* the rest would fail the same way, and each may take its whole deadline */
     }
+    if (wishes->at_ms > 0 && now_ms >= schedule->past_ms)
+        schedule->past_ms = fetch_past(collector, schedule, wishes->at_ms)
+                                ? INT64_MAX
+                                : now_ms + wishes->interval_ms;
     if (now_ms >= schedule->history_ms && schedule->time_ms > 0) {
-        char *path = collector_history_path(schedule->node, schedule->time_ms, wishes->window_ms,
-                                            schedule->positions);
-
-        if (path != NULL) fetch(collector, path, NEWS_HISTORY, schedule->node);
-        free(path);
-        schedule->history_ms = now_ms + HISTORY_EVERY_MS;
+        fetch_history(collector, schedule, wishes);
+        schedule->history_ms = wishes->at_ms > 0 ? INT64_MAX : now_ms + HISTORY_EVERY_MS;
     }
     if (now_ms >= schedule->decisions_ms) {
-        fetch_of_node(collector, schedule, "decisions?limit=500", NEWS_DECISIONS);
+        fetch_decisions(collector, schedule, wishes);
         schedule->decisions_ms = now_ms + (wishes->view == VIEW_DECISIONS ? DECISIONS_SHOWN_EVERY_MS
                                                                           : DECISIONS_EVERY_MS);
     }
@@ -231,6 +267,7 @@ static void read_due(struct collector *collector, struct schedule *schedule,
 
         if (wishes->view == VIEW_REQUESTS) {
             fetch_of_node(collector, schedule, "requests", NEWS_REQUESTS);
+        } else if (wishes->at_ms > 0) { /* came with the past */
         } else if (wishes->view == VIEW_ESTIMATOR) {
             fetch_of_node(collector, schedule, "calibration", NEWS_CALIBRATION);
         } else if (wishes->view == VIEW_COST) {

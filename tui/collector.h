@@ -25,6 +25,8 @@ enum news_kind {
     NEWS_DECISIONS,
     NEWS_CALIBRATION,
     NEWS_COST,
+    NEWS_PAST,
+    NEWS_PAST_HISTORY,
     NEWS_ANSWER,
     NEWS_KINDS
 };
@@ -42,6 +44,7 @@ struct wishes {               /* what the screen wants to know */
     char node[SNAPSHOT_NAME]; /* empty = the daemon's first */
     enum view view;
     int64_t interval_ms, window_ms;
+    int64_t at_ms; /* the moment that is looked at; 0 = now */
 };
 
 /* Starts the threads. NULL with *cause (malloc'd): bad address or token file, no threads. */
@@ -60,8 +63,8 @@ void news_clear(struct news *news);
 void collector_wish(struct collector *collector, const struct wishes *wishes, bool anew);
 void collector_command(struct collector *collector, const struct ui_command *command);
 
-/* The path of the history that the charts need; malloc'd, NULL when out of memory. For --once too.
- */
-char *collector_history_path(const char *node, int64_t now_ms, int64_t window_ms, int positions);
+/* The path of the history that the charts need, up to and without to_ms; malloc'd, NULL when out of
+ * memory. For --once too. */
+char *collector_history_path(const char *node, int64_t to_ms, int64_t window_ms, int positions);
 
 #endif

@@ -10,7 +10,7 @@
 #define ALL ((1u << VIEW_COUNT) - 1)
 #define ON(view) (1u << (view))
 #define LISTS (ON(VIEW_REQUESTS) | ON(VIEW_DECISIONS) | ON(VIEW_FLEET))
-#define CHARTS (ON(VIEW_OVERVIEW) | ON(VIEW_POSITIONS))
+#define DATED (ALL & ~ON(VIEW_HELP)) /* have a past, or say that they have none */
 
 const struct key_binding key_bindings[] = {
     {{'a'},
@@ -74,7 +74,7 @@ const struct key_binding key_bindings[] = {
     {{KEY_CODE_UP, 'k'}, ACTION_UP, ALL, "Up k", NULL, "previous row"},
     {{KEY_CODE_PAGE_DOWN, ' '}, ACTION_PAGE_DOWN, ALL, "PgDn Space", NULL, "a page down"},
     {{KEY_CODE_PAGE_UP, 'b'}, ACTION_PAGE_UP, ALL, "PgUp b", NULL, "a page up"},
-    {{KEY_CODE_HOME, 'g'}, ACTION_FIRST, ALL, "Home g", NULL, "first row"},
+    {{KEY_CODE_HOME}, ACTION_FIRST, ALL, "Home", NULL, "first row"},
     {{KEY_CODE_END, 'G'}, ACTION_LAST, ALL, "End G", NULL, "last row"},
     {{KEY_CODE_ENTER, KEY_CODE_RIGHT, 'l'},
      ACTION_OPEN,
@@ -82,8 +82,20 @@ const struct key_binding key_bindings[] = {
      "Enter l",
      NULL,
      "fleet: watch the selected node"},
+    {{KEY_CODE_ENTER, KEY_CODE_RIGHT, 'l'},
+     ACTION_VISIT,
+     ON(VIEW_DECISIONS),
+     "Enter l",
+     NULL,
+     "decisions: look at the moment of the selected one"},
+    {{'['}, ACTION_EARLIER, DATED, "[", "past", "go back in time by a part of the window"},
+    {{']'}, ACTION_LATER, DATED, "]", NULL, "forward in time, up to now"},
+    {{'{'}, ACTION_EVENT_BEFORE, DATED, "{", NULL, "to the decision or event before"},
+    {{'}'}, ACTION_EVENT_AFTER, DATED, "}", NULL, "to the decision or event after"},
+    {{'g'}, ACTION_GO_TO_TIME, DATED, "g", NULL, "go to a time: 12:04, 11-29 12:04, 2h, now"},
     {{'n'}, ACTION_NODE, ALL, "n", NULL, "watch the daemon's next node"},
-    {{'w'}, ACTION_WINDOW, CHARTS, "w", NULL, "charts over 5, 15 or 60 minutes"},
+    {{'w'}, ACTION_WIDER, DATED, "w", NULL, "longer charts, up to 30 days"},
+    {{'W'}, ACTION_NARROWER, DATED, "W", NULL, "shorter charts, down to a minute"},
     {{'p'}, ACTION_PAUSE, ALL, "p", NULL, "hold the screen still; sampling goes on"},
     {{'+', '='}, ACTION_SLOWER, ALL, "+", NULL, "longer sampling interval"},
     {{'-'}, ACTION_FASTER, ALL, "-", NULL, "shorter sampling interval"},
@@ -94,7 +106,7 @@ const struct key_binding key_bindings[] = {
      ALL,
      "Esc h",
      NULL,
-     "back to the overview; clears a filter first"},
+     "back: clears a filter, returns to now, to the overview"},
     {{'?', KEY_CODE_F1}, ACTION_HELP, ALL, "? F1", "help", "this help"},
     {{'q', KEY_CODE_F10}, ACTION_QUIT, ALL, "q F10", "quit", "leave"},
 };

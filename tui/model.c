@@ -24,22 +24,46 @@ struct model *model_new(void)
     return model;
 }
 
+static void clear_past(struct model *model)
+{
+    for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->past.series[i]);
+    memset(&model->past, 0, sizeof model->past);
+    snapshot_clear(&model->past.snapshot);
+}
+
 void model_free(struct model *model)
 {
     if (model == NULL) return;
+    clear_past(model);
     for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->series[i]);
     free(model);
+}
+
+/* Strata and costs belong to the moment that is shown. */
+static void forget_tables(struct model *model)
+{
+    model->strata_known = model->costs_known = false;
+    model->strata_count = model->costs_count = model->uniform_count = 0;
+}
+
+void model_look(struct model *model, int64_t time_ms)
+{
+    if (time_ms == model->past.time_ms) return;
+    clear_past(model);
+    forget_tables(model);
+    model->past.time_ms = time_ms;
+    model->marks_count = 0; /* those around the moment come with its decisions */
 }
 
 void model_watch(struct model *model, const char *node_id)
 {
     for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->series[i]);
+    clear_past(model);
+    forget_tables(model);
     text_clean(model->node_id, sizeof model->node_id, node_id);
     model->snapshot_known = model->requests_known = model->decisions_known = false;
-    model->strata_known = model->costs_known = false;
     memset(model->refusal, 0, sizeof model->refusal);
     model->requests_count = model->decisions_count = model->marks_count = 0;
-    model->strata_count = model->costs_count = model->uniform_count = 0;
     model->restarted_time_ms = 0;
     snapshot_clear(&model->snapshot);
 }
@@ -47,6 +71,26 @@ void model_watch(struct model *model, const char *node_id)
 void model_refuse(struct model *model, enum model_list list, const char *why)
 {
     text_clean(model->refusal[list], sizeof model->refusal[list], why);
+}
+
+void model_refuse_past(struct model *model, const char *why)
+{
+    text_clean(model->past.refusal, sizeof model->past.refusal, why);
+}
+
+const struct snapshot *model_snapshot(const struct model *model)
+{
+    return model->past.time_ms > 0 ? &model->past.snapshot : &model->snapshot;
+}
+
+const struct series *model_series(const struct model *model, int series)
+{
+    return model->past.time_ms > 0 ? &model->past.series[series] : &model->series[series];
+}
+
+bool model_is_known(const struct model *model)
+{
+    return model->past.time_ms > 0 ? model->past.known : model->snapshot_known;
 }
 
 const struct model_node *model_watched(const struct model *model)
@@ -264,7 +308,7 @@ static int take_one_series(struct series *series, const json_t *points, int64_t 
     return ok ? 0 : -1;
 }
 
-int model_take_history(struct model *model, const json_t *history, char **cause)
+static int take_all_series(struct series *series, const json_t *history, char **cause)
 {
     const json_t *all = json_object_get(history, "series");
     int64_t step_ms = integer_at(history, "step_ms");
@@ -274,13 +318,25 @@ int model_take_history(struct model *model, const json_t *history, char **cause)
         char label[24];
 
         model_series_label(i, label, sizeof label);
-        if (take_one_series(&model->series[i], json_object_get(all, label),
+        if (take_one_series(&series[i], json_object_get(all, label),
                             step_ms > 0 ? step_ms : 1000) != 0) {
             cause_set(cause, "out of memory");
             return -1;
         }
     }
     return 0;
+}
+
+int model_take_history(struct model *model, const json_t *history, char **cause)
+{
+    return take_all_series(model->series, history, cause);
+}
+
+int model_take_past_history(struct model *model, const json_t *history, char **cause)
+{
+    if (integer_at(history, "to_ms") != model->past.time_ms + 1) return 0;
+    for (int i = 0; i < SERIES_COUNT; i++) series_free(&model->past.series[i]);
+    return take_all_series(model->past.series, history, cause);
 }
 
 int model_take_requests(struct model *model, const json_t *requests, char **cause)
@@ -402,7 +458,7 @@ static void take_bins(struct model_stratum *row, const json_t *bins)
     }
 }
 
-int model_take_calibration(struct model *model, const json_t *calibration, char **cause)
+static int take_calibration(struct model *model, const json_t *calibration, char **cause)
 {
     const json_t *item;
     size_t i;
@@ -435,7 +491,7 @@ int model_take_calibration(struct model *model, const json_t *calibration, char 
     return 0;
 }
 
-int model_take_cost(struct model *model, const json_t *cost, char **cause)
+static int take_cost(struct model *model, const json_t *cost, char **cause)
 {
     const json_t *item, *uniform = json_object_get(cost, "uniform_tps");
     size_t i;
@@ -464,4 +520,31 @@ int model_take_cost(struct model *model, const json_t *cost, char **cause)
     model->costs_known = true;
     model->refusal[LIST_COST][0] = '\0';
     return 0;
+}
+
+int model_take_calibration(struct model *model, const json_t *calibration, char **cause)
+{
+    return model->past.time_ms > 0 ? 0 : take_calibration(model, calibration, cause);
+}
+
+int model_take_cost(struct model *model, const json_t *cost, char **cause)
+{
+    return model->past.time_ms > 0 ? 0 : take_cost(model, cost, cause);
+}
+
+int model_take_past(struct model *model, const json_t *past, char **cause)
+{
+    struct snapshot snapshot;
+
+    if (check_schema(past, "trimtab.past/1", NULL, cause) != 0) return -1;
+    if (model->past.time_ms == 0 || integer_at(past, "at_ms") != model->past.time_ms) return 0;
+    if (snapshot_from_json(json_object_get(past, "snapshot"), &snapshot, cause) != 0) return -1;
+    if (strcmp(snapshot.node.id, model->node_id) != 0) return 0;
+    model->past.snapshot = snapshot;
+    model->past.known = true;
+    model->past.refusal[0] = '\0';
+    return take_calibration(model, json_object_get(past, "calibration"), cause) != 0 ||
+                   take_cost(model, json_object_get(past, "cost"), cause) != 0
+               ? -1
+               : 0;
 }

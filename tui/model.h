@@ -19,7 +19,7 @@
 #define MODEL_NODES 256
 #define MODEL_REQUESTS 512
 #define MODEL_DECISIONS 500
-#define MODEL_MARKS 32
+#define MODEL_MARKS 256
 #define MODEL_STRATA 32
 #define MODEL_BINS 10
 #define MODEL_COSTS 256
@@ -97,6 +97,13 @@ struct model {
     int64_t advanced_mono_ms;  /* when its time last moved on */
     int64_t restarted_time_ms; /* the node's last restart that was seen; 0 = none */
     struct series series[SERIES_COUNT];
+    struct {             /* the moment that is looked at; strata and costs are then of it too */
+        int64_t time_ms; /* 0 = now: nothing of this is used */
+        bool known;
+        struct snapshot snapshot;
+        struct series series[SERIES_COUNT];
+        char refusal[160]; /* why it could not be fetched */
+    } past;
     bool requests_known, decisions_known, strata_known, costs_known;
     int requests_count, decisions_count, marks_count, strata_count, costs_count, uniform_count;
     struct model_request request[MODEL_REQUESTS];
@@ -113,6 +120,9 @@ void model_free(struct model *model);
 /* Watch another node: its figures are unknown until they come. */
 void model_watch(struct model *model, const char *node_id);
 
+/* Look at another moment (UTC ms), or at now (0): its figures are unknown until they come. */
+void model_look(struct model *model, int64_t time_ms);
+
 /* Each returns 0, or -1 with *cause (malloc'd); documents of another node than the watched one are
  * ignored. */
 int model_take_nodes(struct model *model, const json_t *nodes, char **cause);
@@ -122,9 +132,19 @@ int model_take_requests(struct model *model, const json_t *requests, char **caus
 int model_take_calibration(struct model *model, const json_t *calibration, char **cause);
 int model_take_cost(struct model *model, const json_t *cost, char **cause);
 int model_take_decisions(struct model *model, const json_t *decisions, char **cause);
+/* Of the moment that is looked at; those of another one are ignored. */
+int model_take_past(struct model *model, const json_t *past, char **cause);
+int model_take_past_history(struct model *model, const json_t *history, char **cause);
 
+/* The daemon has nothing of that moment. */
+void model_refuse_past(struct model *model, const char *why);
 /* The daemon refused this list: views say why instead of waiting. */
 void model_refuse(struct model *model, enum model_list list, const char *why);
+
+/* Of now, or of the moment that is looked at. */
+const struct snapshot *model_snapshot(const struct model *model);
+const struct series *model_series(const struct model *model, int series);
+bool model_is_known(const struct model *model);
 
 /* The row of the watched node, or NULL. */
 const struct model_node *model_watched(const struct model *model);

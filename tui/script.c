@@ -133,7 +133,10 @@ static int take(struct script *script, json_t *document, char **cause)
         result = model_take_snapshot(model, document, script->now_ms - script->start_ms, cause);
         if (result == 0) ui_set_trouble(script->ui, NULL);
     } else if (strncmp(schema, "trimtab.history/", 16) == 0) {
-        result = model_take_history(model, document, cause);
+        result = ui_at_ms(script->ui) > 0 ? model_take_past_history(model, document, cause)
+                                          : model_take_history(model, document, cause);
+    } else if (strncmp(schema, "trimtab.past/", 13) == 0) {
+        result = model_take_past(model, document, cause);
     } else if (strncmp(schema, "trimtab.requests/", 17) == 0) {
         result = model_take_requests(model, document, cause);
     } else if (strncmp(schema, "trimtab.calibration/", 20) == 0) {
@@ -261,6 +264,10 @@ static int do_refuse(struct script *script, char *rest, char **cause)
         if (strlen(names[i]) != length || strncmp(rest, names[i], length) != 0) continue;
         model_refuse(ui_model(script->ui), (enum model_list)i,
                      rest[length] != '\0' ? rest + length + 1 : "");
+        return 0;
+    }
+    if (length == 4 && strncmp(rest, "past", length) == 0) {
+        model_refuse_past(ui_model(script->ui), rest[length] != '\0' ? rest + length + 1 : "");
         return 0;
     }
     return fail(script, cause, "no such list: ", rest);

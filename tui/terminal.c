@@ -265,8 +265,10 @@ static void set_time(struct terminal *terminal)
 
 static struct wishes wishes_of(const struct ui *ui)
 {
-    struct wishes wishes = {
-        .view = ui_view(ui), .interval_ms = ui_interval_ms(ui), .window_ms = ui_window_ms(ui)};
+    struct wishes wishes = {.view = ui_view(ui),
+                            .interval_ms = ui_interval_ms(ui),
+                            .window_ms = ui_window_ms(ui),
+                            .at_ms = ui_at_ms(ui)};
 
     snprintf(wishes.node, sizeof wishes.node, "%s", ui_node(ui));
     return wishes;
@@ -284,7 +286,9 @@ static void take_failure(struct terminal *terminal, const struct news *news)
 
     if (news->kind == NEWS_NODES || news->kind == NEWS_SNAPSHOT)
         ui_set_trouble(terminal->ui, why);
-    else if (news->kind != NEWS_HISTORY)
+    else if (news->kind == NEWS_PAST)
+        model_refuse_past(ui_model(terminal->ui), why);
+    else if (news->kind != NEWS_HISTORY && news->kind != NEWS_PAST_HISTORY)
         model_refuse(ui_model(terminal->ui), list[news->kind], why);
     terminal->dirty = true;
 }
@@ -325,6 +329,12 @@ static void take_one(struct terminal *terminal, const struct news *news)
         break;
     case NEWS_COST:
         result = model_take_cost(model, news->json, &cause);
+        break;
+    case NEWS_PAST:
+        result = model_take_past(model, news->json, &cause);
+        break;
+    case NEWS_PAST_HISTORY:
+        result = model_take_past_history(model, news->json, &cause);
         break;
     case NEWS_ANSWER:
         ui_take_answer(ui, news->answer, news->generation,

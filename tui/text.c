@@ -233,6 +233,28 @@ char *text_date(char out[TEXT_NUMBER], int64_t time_ms, bool utc)
     return format_time(out, time_ms, utc, "%Y-%m-%d %H:%M:%S");
 }
 
+char *text_moment(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool utc)
+{
+    char today[TEXT_NUMBER];
+
+    text_date(today, now_ms, utc);
+    text_date(out, time_ms, utc);
+    return strncmp(out, today, sizeof "2026-11-30" - 1) == 0 ? text_clock(out, time_ms, utc) : out;
+}
+
+char *text_span(char out[TEXT_NUMBER], int64_t span_ms)
+{
+    const int64_t minutes = span_ms / 60000;
+
+    if (minutes <= 60)
+        snprintf(out, TEXT_NUMBER, "%d min", (int)minutes);
+    else if (minutes <= 48 * 60)
+        snprintf(out, TEXT_NUMBER, "%d h", (int)(minutes / 60));
+    else
+        snprintf(out, TEXT_NUMBER, "%d d", (int)(minutes / (24 * 60)));
+    return out;
+}
+
 char *text_zone(char out[TEXT_NUMBER], int64_t time_ms, bool utc)
 {
     if (utc) return strcpy(out, "UTC");

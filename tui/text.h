@@ -44,7 +44,10 @@ char *text_uptime(char out[TEXT_NUMBER], double seconds);           /* 00:12:41,
 char *text_age(char out[TEXT_NUMBER], double seconds);              /* 12 s, 4 min, 3 h, 2 d */
 char *text_clock(char out[TEXT_NUMBER], int64_t time_ms, bool utc); /* 12:04:31; <= 0 is unknown */
 char *text_date(char out[TEXT_NUMBER], int64_t time_ms, bool utc);  /* 2026-11-30 12:04:31 */
-char *text_zone(char out[TEXT_NUMBER], int64_t time_ms, bool utc);  /* UTC, CEST */
+/* The clock, with its date when that is not the date of now_ms. */
+char *text_moment(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool utc);
+char *text_span(char out[TEXT_NUMBER], int64_t span_ms);           /* 15 min, 60 min, 6 h, 7 d */
+char *text_zone(char out[TEXT_NUMBER], int64_t time_ms, bool utc); /* UTC, CEST */
 
 /* Edit distance with swaps of neighbours (Damerau, restricted), for "did you mean". Long words
  * count as far away. */

@@ -8,11 +8,19 @@
 
 #include "tui/text.h"
 #include "tui/ui_state.h"
+#include "tui/when.h"
 
 #define MESSAGE_MS 8000
 #define INTERVAL_LEAST_MS 250
 #define INTERVAL_MOST_MS 60000
 #define MINUTE_MS INT64_C(60000)
+#define HOUR_MS (60 * MINUTE_MS)
+#define STEPS_A_WINDOW 15 /* `[` and `]` */
+
+static const int64_t windows_ms[] = {MINUTE_MS,        5 * MINUTE_MS,    15 * MINUTE_MS,
+                                     HOUR_MS,          6 * HOUR_MS,      24 * HOUR_MS,
+                                     7 * 24 * HOUR_MS, 30 * 24 * HOUR_MS};
+#define WINDOWS ((int)(sizeof windows_ms / sizeof windows_ms[0]))
 
 struct ui *ui_new(const struct ui_options *options)
 {
@@ -62,9 +70,24 @@ int64_t ui_window_ms(const struct ui *ui)
     return ui->window_ms;
 }
 
-bool ui_is_stale(const struct ui *ui)
+int64_t ui_at_ms(const struct ui *ui)
+{
+    return ui->model->past.time_ms;
+}
+
+bool ui_is_past(const struct ui *ui)
+{
+    return ui->model->past.time_ms > 0;
+}
+
+static bool node_is_silent(const struct ui *ui)
 {
     return model_is_stale(ui->model, ui->mono_ms, ui->options.interval_ms);
+}
+
+bool ui_is_stale(const struct ui *ui)
+{
+    return !ui_is_past(ui) && node_is_silent(ui);
 }
 
 bool ui_is_read_only(const struct ui *ui)
@@ -76,6 +99,7 @@ int64_t ui_chart_end_ms(const struct ui *ui)
 {
     int64_t end_ms = ui->shown.time_ms + 1;
 
+    if (ui_is_past(ui)) return ui_at_ms(ui) + 1;
     if (!ui->paused && ui_is_stale(ui)) end_ms += ui->mono_ms - ui->model->advanced_mono_ms;
     return end_ms;
 }
@@ -139,7 +163,7 @@ static void read_back(struct ui *ui)
 
 bool ui_data_arrived(struct ui *ui)
 {
-    if (!ui->paused) ui->shown = ui->model->snapshot;
+    if (!ui->paused) ui->shown = *model_snapshot(ui->model);
     read_back(ui);
     return !ui->paused;
 }
@@ -162,7 +186,7 @@ static void ask_toggle(struct ui *ui)
                  node != NULL && node->unable[0] != '\0' ? node->unable
                                                          : "the node does not offer it");
         say(ui, ELEMENT_WARN, true, text);
-    } else if (ui_is_stale(ui)) {
+    } else if (node_is_silent(ui)) {
         say(ui, ELEMENT_WARN, true,
             "not possible: the figures are stale, the daemon does not answer");
     } else if (ui->pending) {
@@ -264,11 +288,91 @@ static void change_interval(struct ui *ui, bool slower)
     say(ui, ELEMENT_GOOD, false, text);
 }
 
-static void change_window(struct ui *ui)
+static void change_window(struct ui *ui, int by)
 {
-    ui->window_ms = ui->window_ms == 15 * MINUTE_MS   ? 60 * MINUTE_MS
-                    : ui->window_ms == 60 * MINUTE_MS ? 5 * MINUTE_MS
-                                                      : 15 * MINUTE_MS;
+    int i = 0;
+
+    while (windows_ms[i] != ui->window_ms) i++;
+    if (i + by >= 0 && i + by < WINDOWS) ui->window_ms = windows_ms[i + by];
+}
+
+/* ---- going back in time */
+
+static unsigned look_at(struct ui *ui, int64_t time_ms)
+{
+    if (ui->model->snapshot_known && time_ms >= ui->model->snapshot.time_ms) time_ms = 0;
+    ui->paused = false;
+    model_look(ui->model, time_ms < 0 ? 0 : time_ms);
+    ui->shown = *model_snapshot(ui->model);
+    return UI_DRAW | UI_REFRESH;
+}
+
+static int64_t looked_at_ms(const struct ui *ui)
+{
+    return ui_is_past(ui) ? ui_at_ms(ui) : ui->model->snapshot.time_ms;
+}
+
+static unsigned step_time(struct ui *ui, int by)
+{
+    const int64_t second_ms = 1000;
+    int64_t at_ms = looked_at_ms(ui) / second_ms * second_ms;
+
+    if (!ui_is_past(ui) && (by > 0 || !ui->model->snapshot_known)) return UI_DRAW;
+    return look_at(ui, at_ms + by * (ui->window_ms / STEPS_A_WINDOW));
+}
+
+/* The nearest decision or event on that side. Looking at one means the end of its second: its
+ * effect on what is shown. */
+static unsigned step_event(struct ui *ui, int by)
+{
+    const struct model *model = ui->model;
+    int64_t at_ms = looked_at_ms(ui), found_ms = 0;
+
+    for (int i = 0; i < model->decisions_count; i++) {
+        int64_t time_ms = model->decision[i].time_ms;
+
+        if (by < 0 ? time_ms < at_ms && time_ms > found_ms
+                   : time_ms > at_ms && (found_ms == 0 || time_ms < found_ms))
+            found_ms = time_ms;
+    }
+    if (found_ms > 0) return look_at(ui, found_ms);
+    if (by > 0 && ui_is_past(ui)) return look_at(ui, 0);
+    say(ui, ELEMENT_NOTE, false,
+        by < 0 ? "no earlier decision or event is known" : "no later decision or event");
+    return UI_DRAW;
+}
+
+static unsigned visit(struct ui *ui)
+{
+    const struct ui_list *list = &ui->list[VIEW_DECISIONS];
+
+    if (ui->model->decisions_count == 0) return UI_DRAW;
+    return look_at(ui, ui->model->decision[ui->order[list->selected]].time_ms);
+}
+
+static unsigned edit_time(struct ui *ui, uint32_t key)
+{
+    size_t length = strlen(ui->time_text);
+    int64_t time_ms;
+    char text[120];
+
+    if (key == KEY_CODE_ESCAPE || key == KEY_CONTROL('C')) {
+        ui->prompt = PROMPT_NONE;
+    } else if (key == KEY_CODE_BACKSPACE) {
+        if (length > 0) ui->time_text[length - 1] = '\0';
+    } else if (key == KEY_CODE_ENTER) {
+        ui->prompt = PROMPT_NONE;
+        if (length == 0 || strcmp(ui->time_text, "now") == 0) return look_at(ui, 0);
+        if (when_parse(ui->time_text, ui->wall_ms, ui->options.utc, &time_ms))
+            return look_at(ui, time_ms);
+        snprintf(text, sizeof text,
+                 "\"%s\" is no time in the past; try 12:04, 11-29 12:04, 2h or now", ui->time_text);
+        say(ui, ELEMENT_WARN, true, text);
+    } else if (key >= ' ' && key < 127 && length + 1 < sizeof ui->time_text) {
+        ui->time_text[length] = (char)key;
+        ui->time_text[length + 1] = '\0';
+    }
+    return UI_DRAW;
 }
 
 static unsigned watch(struct ui *ui, const char *node_id)
@@ -303,6 +407,8 @@ static unsigned back(struct ui *ui)
         ui->view = ui->back;
     } else if (list->filter[0] != '\0') {
         list->filter[0] = '\0';
+    } else if (ui_is_past(ui)) {
+        return look_at(ui, 0);
     } else {
         go_to(ui, VIEW_OVERVIEW);
     }
@@ -363,16 +469,29 @@ static unsigned act(struct ui *ui, enum action action)
     case ACTION_FILTER:
         ui->prompt = PROMPT_FILTER;
         return UI_DRAW;
+    case ACTION_EARLIER:
+    case ACTION_LATER:
+        return step_time(ui, action == ACTION_LATER ? 1 : -1);
+    case ACTION_EVENT_BEFORE:
+    case ACTION_EVENT_AFTER:
+        return step_event(ui, action == ACTION_EVENT_AFTER ? 1 : -1);
+    case ACTION_GO_TO_TIME:
+        ui->prompt = PROMPT_TIME;
+        ui->time_text[0] = '\0';
+        return UI_DRAW;
+    case ACTION_VISIT:
+        return visit(ui);
     case ACTION_PAUSE:
         ui->paused = !ui->paused;
-        if (!ui->paused) ui->shown = ui->model->snapshot;
+        if (!ui->paused) ui->shown = *model_snapshot(ui->model);
         return UI_DRAW;
     case ACTION_SLOWER:
     case ACTION_FASTER:
         change_interval(ui, action == ACTION_SLOWER);
         return UI_DRAW;
-    case ACTION_WINDOW:
-        change_window(ui);
+    case ACTION_WIDER:
+    case ACTION_NARROWER:
+        change_window(ui, action == ACTION_WIDER ? 1 : -1);
         return UI_DRAW | UI_REFRESH;
     case ACTION_NODE:
         return next_node(ui);
@@ -409,6 +528,7 @@ static unsigned edit_filter(struct ui *ui, uint32_t key)
 unsigned ui_key(struct ui *ui, uint32_t key)
 {
     if (ui->prompt == PROMPT_FILTER) return edit_filter(ui, key);
+    if (ui->prompt == PROMPT_TIME) return edit_time(ui, key);
     if (ui->prompt == PROMPT_TOGGLE) {
         if (key == KEY_CODE_ENTER) return confirm(ui);
         if (key == 'q' || key == KEY_CODE_F10) return UI_QUIT;

@@ -61,5 +61,6 @@ const char *ui_node(const struct ui *ui);
 enum view ui_view(const struct ui *ui);
 int64_t ui_interval_ms(const struct ui *ui);
 int64_t ui_window_ms(const struct ui *ui);
+int64_t ui_at_ms(const struct ui *ui); /* the moment that is looked at; 0 = now */
 
 #endif

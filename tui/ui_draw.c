@@ -48,7 +48,11 @@ static int draw_badges(const struct ui *ui, struct screen *screen, int row, int 
     char text[64], age[TEXT_NUMBER];
     int col = end - 1;
 
-    if (!ui->model->snapshot_known) {
+    if (ui_is_past(ui)) {
+        text_moment(age, ui_at_ms(ui), ui->wall_ms, ui->options.utc);
+        snprintf(text, sizeof text, "[PAST %s]", age);
+        col = screen_put_right(screen, row, col, ELEMENT_NOTE, text);
+    } else if (!ui->model->snapshot_known) {
         col = screen_put_right(screen, row, col, ELEMENT_STALE,
                                ui->trouble[0] != '\0' ? "[NO DATA]"
                                : nodes_are_none(ui)   ? "[NO NODE]"
@@ -75,7 +79,7 @@ static int draw_badges(const struct ui *ui, struct screen *screen, int row, int 
 void view_draw_header(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
     const struct snapshot *s = &ui->shown;
-    bool known = ui->model->snapshot_known;
+    bool known = model_is_known(ui->model);
     char text[400], name[200], clock[TEXT_NUMBER], zone[TEXT_NUMBER], up[TEXT_NUMBER];
     int col, used;
 
@@ -140,6 +144,21 @@ static void draw_trouble(const struct ui *ui, struct screen *screen, const struc
                text_shorten(shown, sizeof shown, ui->trouble, area->cols - 2));
 }
 
+/* The past has no health of its own; what happened then is in the log. */
+static void draw_past_note(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    char shown[300];
+
+    screen_put(screen, area->row, 1, -1,
+               ui->model->past.refusal[0] != '\0' ? ELEMENT_WARN : ELEMENT_FAINT,
+               text_shorten(shown, sizeof shown,
+                            ui->model->past.refusal[0] != '\0' ? ui->model->past.refusal
+                            : ui->model->past.known
+                                ? "from the store; [ ] step, { } events, g time, Esc back to now"
+                                : "reading the store",
+                            area->cols - 2));
+}
+
 void view_draw_health(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
     const struct snapshot *s = &ui->shown;
@@ -152,6 +171,10 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
     screen_clip(screen, area);
     if (ui->trouble[0] != '\0') {
         draw_trouble(ui, screen, area);
+        return;
+    }
+    if (ui_is_past(ui)) {
+        draw_past_note(ui, screen, area);
         return;
     }
     if (!ui->model->snapshot_known) {
@@ -290,6 +313,11 @@ void view_draw_footer(const struct ui *ui, struct screen *screen, const struct r
                       ui->list[ui->view].filter);
         screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT,
                          "Enter keep  Esc clear");
+    } else if (ui->prompt == PROMPT_TIME) {
+        screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
+        screen_printf(screen, area->row, 1, ELEMENT_PROMPT, "go to: %s_", ui->time_text);
+        screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT,
+                         "12:04, 11-29 12:04, 2h, now  Enter go  Esc cancel");
     } else if (ui->message[0] != '\0') {
         screen_put(screen, area->row, 1, -1, ui->message_element,
                    text_shorten(shown, sizeof shown, ui->message, area->cols - 2));
@@ -383,7 +411,7 @@ void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect
                         panel->cols - AXIS_COLS};
     double bucket[CHART_MAX_BUCKETS];
     struct chart_range range;
-    char title[80];
+    char title[80], span[TEXT_NUMBER];
     int count = chart_buckets(screen, area.cols), title_end;
     int64_t bucket_ms = ui->window_ms / count, from_ms, to_ms;
 
@@ -392,11 +420,11 @@ void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect
     /* Whole buckets: what a bucket holds does not change while the chart moves on. */
     to_ms = (ui_chart_end_ms(ui) / bucket_ms + 1) * bucket_ms;
     from_ms = to_ms - count * bucket_ms;
-    snprintf(title, sizeof title, "%s, %lld min", chart->title, (long long)(ui->window_ms / 60000));
+    snprintf(title, sizeof title, "%s, %s", chart->title, text_span(span, ui->window_ms));
     title_end = ui_draw_title(ui, screen, panel, title);
-    series_bucket(&ui->model->series[chart->series], from_ms, to_ms, ui_chart_end_ms(ui),
+    series_bucket(model_series(ui->model, chart->series), from_ms, to_ms, ui_chart_end_ms(ui),
                   3 * (bucket_ms + ui->options.interval_ms), bucket, count);
-    if (!ui->model->snapshot_known ||
+    if (!model_is_known(ui->model) ||
         !chart_choose_range(bucket, count, chart->least_span, chart->least_ratio, &range)) {
         screen_put(screen, area.row + (area.rows - 1) / 2, area.col, -1, ELEMENT_FAINT,
                    "no samples in this window yet");

@@ -8,7 +8,7 @@
 
 #define UI_FILTER 64
 
-enum prompt { PROMPT_NONE, PROMPT_TOGGLE, PROMPT_FILTER };
+enum prompt { PROMPT_NONE, PROMPT_TOGGLE, PROMPT_FILTER, PROMPT_TIME };
 
 struct ui_list { /* where a list stands; the selection follows identity, not the row */
     int64_t identity;
@@ -22,12 +22,13 @@ struct ui {
     struct model *model;
     int64_t mono_ms, wall_ms;
     enum view view, back;  /* back: where Esc leaves help to */
-    struct snapshot shown; /* the model's, or the one held by pause */
+    struct snapshot shown; /* of now or of the past, or the one held by pause */
     bool paused;
     int64_t window_ms;
     char trouble[240]; /* why the last fetch failed; empty = it worked */
 
     enum prompt prompt;
+    char time_text[32];        /* being typed at PROMPT_TIME */
     enum mode target;          /* of the question and of what is pending */
     int64_t target_generation; /* of the snapshot that the question was asked on */
 
@@ -50,7 +51,8 @@ _Static_assert(MODEL_REQUESTS >= MODEL_DECISIONS && MODEL_REQUESTS >= MODEL_NODE
                "holds any list");
 
 /* ---- for views */
-bool ui_is_stale(const struct ui *ui);
+bool ui_is_stale(const struct ui *ui); /* what is shown; the past never is */
+bool ui_is_past(const struct ui *ui);
 bool ui_is_read_only(const struct ui *ui);
 /* End of the charts' window in the node's clock. */
 int64_t ui_chart_end_ms(const struct ui *ui);

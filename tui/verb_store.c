@@ -14,6 +14,7 @@
 #include "storage/reader.h"
 #include "tui/session.h"
 #include "tui/verbs.h"
+#include "tui/when.h"
 
 #define ASK_MS 500 /* how long the daemon may take to say where its store is */
 #define SYSTEM_STORE LOCALSTATEDIR "/lib/trimtab/trimtab.db"
@@ -96,23 +97,6 @@ int verb_query(const struct options *options)
     return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
 }
 
-/* 90s 30m 24h 7d 2w in milliseconds; -1 when it is none of these. */
-static int64_t parse_age_ms(const char *text)
-{
-    static const struct {
-        char unit;
-        int64_t ms;
-    } units[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}, {'w', 604800000}};
-    char *end;
-    double number = strtod(text, &end);
-
-    if (end == text || !(number > 0) || !(number < 1e6) || end[0] == '\0' || end[1] != '\0')
-        return -1;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (units[i].unit == end[0]) return (int64_t)(number * (double)units[i].ms);
-    return -1;
-}
-
 static void show_progress(void *state, double done)
 {
     (void)state;
@@ -132,7 +116,7 @@ int verb_export(const struct options *options)
         return EXIT_USAGE;
     }
     if (options->since != NULL) {
-        int64_t age_ms = parse_age_ms(options->since);
+        int64_t age_ms = when_span_ms(options->since);
 
         if (age_ms < 0) {
             session_say("--since takes an age like 90s, 30m, 24h or 7d, not \"%.40s\"",

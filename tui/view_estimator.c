@@ -248,7 +248,7 @@ static void draw_uniform(const struct ui *ui, struct screen *screen, const struc
         {"planned", text_significant(planned, ui->shown.predicted_tps), "tok/s", ELEMENT_VALUE},
         {"mode", mode_name(ui->shown.mode), "", ELEMENT_VALUE},
     };
-    ui_draw_labels(screen, end - 1, 1, panel->cols, label, model->snapshot_known ? 3 : 0);
+    ui_draw_labels(screen, end - 1, 1, panel->cols, label, model_is_known(model) ? 3 : 0);
 }
 
 void view_draw_cost(struct ui *ui, struct screen *screen)

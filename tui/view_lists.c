@@ -177,6 +177,12 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
     char title[96];
 
     ui_frame(ui, screen, LAYOUT_LIST, 0, &layout);
+    if (ui_is_past(ui)) {
+        ui_draw_title(ui, screen, body, "Requests");
+        screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT,
+                   "requests are not stored one by one: only now is known; Esc returns to it");
+        return;
+    }
     list->sort %= REQUEST_SORTS;
     sorting = (struct sorting){model, request_sorts[list->sort]};
     for (int i = 0; i < model->requests_count; i++)
@@ -185,7 +191,7 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
     snprintf(title, sizeof title, "Requests  %d run  %d wait",
              ui->shown.running > 0 ? ui->shown.running : 0,
              ui->shown.queued > 0 ? ui->shown.queued : 0);
-    ui_draw_title(ui, screen, body, ui->model->snapshot_known ? title : "Requests");
+    ui_draw_title(ui, screen, body, model_is_known(ui->model) ? title : "Requests");
     ui_draw_filter_note(screen, body, list, count, model->requests_count);
     ui_draw_heads(screen, body->row + 1, request_column, REQUEST_COLUMNS, body->cols, sorting.by);
     rows = body->rows - 2;
@@ -307,9 +313,13 @@ void view_draw_decisions(struct ui *ui, struct screen *screen)
                    !model->decisions_known      ? ui_why_unknown(ui, LIST_DECISIONS)
                    : model->decisions_count > 0 ? "nothing has this text; Esc shows all"
                                                 : "nothing was decided yet");
-    for (int i = list->top; i < count && i < list->top + rows; i++)
-        ui_draw_decision(ui, screen, body->row + 1 + i - list->top, body->cols,
-                         &model->decision[ui->order[i]], i == list->selected);
+    for (int i = list->top; i < count && i < list->top + rows; i++) {
+        const struct model_decision *d = &model->decision[ui->order[i]];
+        const struct rect line = {body->row + 1 + i - list->top, 0, 1, body->cols};
+
+        ui_draw_decision(ui, screen, line.row, line.cols, d, i == list->selected);
+        if (ui_is_past(ui) && d->time_ms > ui_at_ms(ui)) screen_dim(screen, &line);
+    }
     if (count > 0 && detail->rows >= 3)
         draw_decision_detail(ui, screen, detail, &model->decision[ui->order[list->selected]]);
 }

@@ -35,7 +35,7 @@ static int draw_mode_name(const struct ui *ui, struct screen *screen, int row)
     const struct snapshot *s = &ui->shown;
     int col = 1 + screen_put(screen, row, 1, -1, ELEMENT_LABEL, "MODE") + 1;
 
-    if (!ui->model->snapshot_known)
+    if (!model_is_known(ui->model))
         return col + screen_put(screen, row, col, -1, ELEMENT_FAINT, TEXT_UNKNOWN);
     col += screen_put(screen, row, col, -1, mode_element(s->mode), mode_name(s->mode));
     if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
@@ -63,7 +63,7 @@ static void draw_mode_line(const struct ui *ui, struct screen *screen, const str
                       text_significant(tps, s->throughput_tps));
     col += screen_put(screen, area->row, col, -1, ELEMENT_FAINT, " tok/s ");
     end_ms = (end_ms * SPARK_COLS / SPARK_MS + 1) * SPARK_MS / SPARK_COLS; /* whole buckets */
-    series_bucket(&ui->model->series[SERIES_THROUGHPUT], end_ms - SPARK_MS, end_ms,
+    series_bucket(model_series(ui->model, SERIES_THROUGHPUT), end_ms - SPARK_MS, end_ms,
                   ui_chart_end_ms(ui), SPARK_MS / SPARK_COLS, bucket, SPARK_COLS);
     chart_sparkline(screen, area->row, col, ELEMENT_SPARK, bucket, SPARK_COLS);
     col += SPARK_COLS + 2;
@@ -205,7 +205,7 @@ void ui_draw_position_rows(const struct ui *ui, struct screen *screen, const str
     draw_position_head(screen, panel->row + 1, span, &axis);
     if (count == 0)
         screen_put(screen, panel->row + 2, 2, -1, ELEMENT_FAINT,
-                   !ui->model->snapshot_known     ? "no figures yet"
+                   !model_is_known(ui->model)     ? "no figures yet"
                    : s->mode == MODE_OFF          ? "speculation is off: nothing is drafted"
                    : s->estimator.kind[0] == '\0' ? "the node has no estimator to show"
                                                   : "nothing learned yet");

@@ -20,6 +20,7 @@
 #include "tui/screen.h"
 #include "tui/series.h"
 #include "tui/text.h"
+#include "tui/when.h"
 
 /* ---- text */
 
@@ -112,6 +113,47 @@ static void test_numbers(void **state)
     assert_string_equal(text_clock(out, 1790000000000, true), "14:13:20");
     assert_string_equal(text_clock(out, 0, true), "--");
     assert_string_equal(text_clock(out, INT64_MAX, true), "--");
+}
+
+static void test_moments(void **state)
+{
+    const int64_t now_ms = INT64_C(1790000000000); /* 2026-09-21 14:13:20 UTC */
+    static const struct {
+        const char *text;
+        int64_t ago_s; /* -1 = refused */
+    } moments[] = {
+        {"14:13:20", 0},
+        {"14:00", 800},
+        {"14:13:21", 86399}, /* yesterday's */
+        {"2026-09-21", 51200},
+        {"2026-09-20 14:13:20", 86400},
+        {"09-21 13:13", 3620},
+        {"09-22", 364 * 86400 + 51200},
+        {"2h", 7200},
+        {"-90s", 90},
+        {"1.5d", 129600},
+        {"2026-09-22", -1},
+        {"", -1},
+        {"25:00", -1},
+        {"14:13:20x", -1},
+        {"0h", -1},
+        {"now", -1},
+        {"99999999d", -1},
+        {"2026-13-01", -1},
+        {"-", -1},
+    };
+    int64_t out;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+        bool known = when_parse(moments[i].text, now_ms, true, &out);
+
+        if (known != (moments[i].ago_s >= 0) || (known && out != now_ms - moments[i].ago_s * 1000))
+            fail_msg("\"%s\": %lld s ago", moments[i].text,
+                     known ? (long long)(now_ms - out) / 1000 : -1);
+    }
+    assert_true(when_span_ms("90s") == 90000 && when_span_ms("2w") == INT64_C(1209600000));
+    assert_true(when_span_ms("2 h") == -1 && when_span_ms("h") == -1 && when_span_ms("-2h") == -1);
 }
 
 static void test_nearest_word(void **state)
@@ -411,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_control_characters_go),
         cmocka_unit_test(test_shortening_counts_columns),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_moments),
         cmocka_unit_test(test_nearest_word),
         cmocka_unit_test(test_series_is_bounded_and_ordered),
         cmocka_unit_test(test_history_replaces_the_past_only),
