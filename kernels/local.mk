@@ -27,7 +27,7 @@ kernels_librows_avx512_la_CFLAGS = $(kernels_cflags) -march=x86-64-v4 -mprefer-v
 endif
 
 kernels_libtrimtab_core_la_SOURCES = \
-	kernels/choice.h \
+	kernels/choice.h kernels/choice_body.h kernels/law_body.h kernels/transform_body.h kernels/verify_body.h \
 	kernels/handle.c kernels/handle.h \
 	kernels/philox.c \
 	kernels/race.c kernels/race.h \

@@ -6,11 +6,8 @@
  */
 #include "config.h"
 
-#include "kernels/choice.h"
-#include "kernels/philox.h"
+#include "kernels/choice_body.h"
 #include "kernels/race.h"
-
-#include <assert.h>
 
 /* Counter words that no stream uses: purpose 0xff with every position bit set. */
 #define KEY_PURPOSE 0xffu
@@ -22,19 +19,10 @@ uint64_t tt_stream_key(uint64_t seed, uint32_t choice, uint32_t prompt)
     return (uint64_t)block.v[1] << 32 | block.v[0];
 }
 
-static double uniform_at(uint64_t key, const struct choice_site *site, uint32_t level)
-{
-    const philox4x32_ctr_t block =
-        philox_block(key, site->token_index, site->position, (uint32_t)site->purpose, level / 2);
-    const uint32_t half = level % 2 * 2;
-    const uint64_t bits = (uint64_t)block.v[half + 1] << 32 | block.v[half];
-    return bits >> 11 ? (double)(bits >> 11) * 0x1p-53 : 0x1p-54;
-}
-
 double tt_uniform(uint64_t key, uint64_t token_index, uint32_t position, enum tt_purpose purpose)
 {
     const struct choice_site site = {token_index, position, purpose};
-    return uniform_at(key, &site, 0);
+    return choice_uniform(key, &site, 0);
 }
 
 static uint64_t key_of(const struct choice *choice)
@@ -45,25 +33,12 @@ static uint64_t key_of(const struct choice *choice)
 static size_t philox_draw(struct choice *choice, const struct choice_site *site, uint32_t level,
                           const double *weights, size_t count)
 {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += weights[i];
-    assert(sum > 0.0);
-    const double target = uniform_at(key_of(choice), site, level) * sum;
-    double reached = 0.0;
-    size_t last = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!(weights[i] > 0.0)) continue;
-        reached += weights[i];
-        last = i;
-        if (reached > target)
-            break; /* strict: and where rounding falls off the end, the last possible one */
-    }
-    return last;
+    return choice_pick(choice_uniform(key_of(choice), site, level), weights, count);
 }
 
 static int philox_coin(struct choice *choice, const struct choice_site *site, double probability)
 {
-    return uniform_at(key_of(choice), site, 0) < probability;
+    return choice_uniform(key_of(choice), site, 0) < probability;
 }
 
 static size_t philox_race(struct choice *choice, uint64_t token_index, const double *weights,

@@ -99,6 +99,27 @@ LANE_FN void lose(float x, float max, float inverse_temperature, float *rest, fl
     *ties += d == 0.0f ? 1.0f : 0.0f;
 }
 
+/* What a chunk's elements are compared with. All removed: any finite reference will do, and a NaN
+ * still reaches the sum. */
+LANE_FN float chunk_reference(float max)
+{
+    return max == -row_infinity() ? 0.0f : max;
+}
+
+/* What a chunk's maximum and its two sums make of it. */
+LANE_FN struct row_partial chunk_finish(float max, float rest, float ties)
+{
+    struct row_partial partial;
+    partial.max = max;
+    if (max == -row_infinity())
+        partial.rest = rest; /* 0, or NaN */
+    else if (max == row_infinity())
+        partial.rest = row_nan();
+    else
+        partial.rest = rest + (ties - 1.0f);
+    return partial;
+}
+
 /* The chunk x[from .. end), at most ROW_CHUNK elements. Its next chunk is fetched meanwhile:
  * row_end bounds that. */
 LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dtype, size_t from,
@@ -106,12 +127,10 @@ LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dt
 {
     LANE_PRIVATE(float, rest);
     LANE_PRIVATE(float, ties);
-    struct row_partial partial;
     size_t i = from;
 
-    partial.max = chunk_maximum(row, dtype, from, end);
-    /* All removed: any finite reference will do, and a NaN still reaches the sum. */
-    const float max = partial.max == -row_infinity() ? 0.0f : partial.max;
+    const float chunk_max = chunk_maximum(row, dtype, from, end);
+    const float max = chunk_reference(chunk_max);
     LANES(l)
     {
         LANE_AT(rest, l) = 0.0f;
@@ -131,14 +150,7 @@ LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dt
              &LANE_AT(rest, l), &LANE_AT(ties, l));
     }
     const float rest_sum = lanes_sum(rest);
-    const float ties_sum = lanes_sum(ties);
-    if (partial.max == -row_infinity())
-        partial.rest = rest_sum; /* 0, or NaN */
-    else if (partial.max == row_infinity())
-        partial.rest = row_nan();
-    else
-        partial.rest = rest_sum + (ties_sum - 1.0f);
-    return partial;
+    return chunk_finish(chunk_max, rest_sum, lanes_sum(ties));
 }
 
 /* exp(gap / T) for a gap <= 0 between two maxima, with the cut of a single term: where a token lies

@@ -7,17 +7,8 @@
 #ifndef KERNELS_ROW_OPS_H
 #define KERNELS_ROW_OPS_H
 
-#include "kernels/row_body.h"
+#include "kernels/law_body.h"
 #include "kernels/trimtab.h"
-
-/* An fp32 row with what turns it into a law:
- * p_i = exp((logits[i] - max) * inverse_temperature) * scale. */
-struct row_law {
-    const float *logits; /* (vocab) */
-    size_t vocab;
-    float max, inverse_temperature;
-    float scale; /* 1 / (1 + rest) */
-};
 
 struct row_ops {
     const char *isa;

@@ -8,15 +8,7 @@
 
 #include "kernels/rows.h"
 
-#include <math.h>
 #include <string.h>
-
-static void stats_flagged(struct tt_row_stats *out)
-{
-    out->argmax = -1;
-    out->max = out->rest = out->log_odds = out->log_norm = NAN;
-    out->flags = TT_ROW_FLAGGED;
-}
 
 /* The first place of the maximum lies in the first chunk that holds it. */
 static size_t find_mode(const struct row_ops *ops, const void *row, enum tt_dtype dtype,
@@ -37,16 +29,13 @@ void row_stats_from_partials(const struct row_ops *ops, const void *row, enum tt
 
     memset(out, 0, sizeof *out); /* rows are found again by comparing statistics byte by byte */
     merge_partials(partials, row_chunks(vocab), inverse_temperature, &max, &sum);
-    if (isnan(sum) || isinf(max)) {
-        stats_flagged(out);
+    if (row_is_flagged(max, sum)) {
+        row_stats_flagged(out);
         return;
     }
     const size_t mode = find_mode(ops, row, dtype, vocab, partials, max);
-    out->argmax = (int32_t)mode;
-    out->max = row_value(row, (enum row_dtype)dtype, mode);
-    out->rest = (float)sum;
-    out->log_odds = sum > 0.0 ? (float)-log_double(sum) : INFINITY;
-    out->log_norm = (float)((double)max * (double)inverse_temperature + log1p_double(sum));
+    row_stats_measured(max, sum, inverse_temperature, mode,
+                       row_value(row, (enum row_dtype)dtype, mode), out);
 }
 
 int tt_row_statistics(tt *handle, const struct tt_rows *rows, const float *inverse_temperature,
@@ -103,7 +92,5 @@ const struct row_partial *row_memory_find(const tt *handle, const struct tt_rows
 
 float tt_feature(const struct tt_row_stats *stats, float clamp)
 {
-    if (stats->flags & TT_ROW_FLAGGED) return NAN;
-    if (stats->log_odds > clamp) return clamp;
-    return stats->log_odds < -clamp ? -clamp : stats->log_odds;
+    return row_feature(stats, clamp);
 }

@@ -126,17 +126,6 @@ static void weights_any(const void *row, enum tt_dtype dtype, size_t from, size_
     (void)FOR_DTYPE(dtype, weights_of, row, from, end, max, inverse_temperature, weight, sums);
 }
 
-LANE_FN float law_value(const struct row_law *law, float x)
-{
-    return exp_lane((x - law->max) * law->inverse_temperature) * law->scale;
-}
-
-LANE_FN float residual(const struct row_law *p, const struct row_law *q, float x, float y)
-{
-    const float d = law_value(p, x) - law_value(q, y);
-    return d > 0.0f ? d : 0.0f;
-}
-
 /* One tile of ROW_GROUP residuals from token i on. */
 LANE_FN void residual_tile(const struct row_law *p, const struct row_law *q, size_t i, size_t end,
                            float *weight)
@@ -144,12 +133,14 @@ LANE_FN void residual_tile(const struct row_law *p, const struct row_law *q, siz
     /* Copies: the compiler need not fear that `weight` overlaps the laws. */
     const struct row_law pl = *p, ql = *q;
     if (i + ROW_GROUP <= end && i + ROW_GROUP <= ql.vocab) {
-        LANES(l) weight[l] = residual(&pl, &ql, pl.logits[i + (size_t)l], ql.logits[i + (size_t)l]);
+        LANES(l)
+        weight[l] = law_residual(&pl, &ql, pl.logits[i + (size_t)l], ql.logits[i + (size_t)l]);
         return;
     }
     for (int l = 0; l < LANE_COUNT; l++)
-        weight[l] = residual(&pl, &ql, row_value_or_removed(pl.logits, ROW_F32, i + (size_t)l, end),
-                             row_value_or_removed(ql.logits, ROW_F32, i + (size_t)l, ql.vocab));
+        weight[l] =
+            law_residual(&pl, &ql, row_value_or_removed(pl.logits, ROW_F32, i + (size_t)l, end),
+                         row_value_or_removed(ql.logits, ROW_F32, i + (size_t)l, ql.vocab));
 }
 
 static void residuals(const struct row_law *p, const struct row_law *q, size_t from, size_t end,

@@ -11,29 +11,6 @@
 
 #define SELECT_SMALL 24 /* below this many an insertion sort is quicker */
 
-uint64_t candidate_key(float x, uint32_t token)
-{
-    uint32_t bits;
-    x += 0.0f;
-    memcpy(&bits, &x, sizeof bits);
-    const uint32_t ascending = bits >> 31 ? ~bits : bits | 0x80000000u;
-    return (uint64_t)~ascending << 32 | token;
-}
-
-float candidate_logit(uint64_t key)
-{
-    const uint32_t ascending = ~(uint32_t)(key >> 32);
-    const uint32_t bits = ascending >> 31 ? ascending & 0x7fffffffu : ~ascending;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-uint32_t candidate_token(uint64_t key)
-{
-    return (uint32_t)key;
-}
-
 static void swap(struct candidate *a, struct candidate *b)
 {
     const struct candidate t = *a;

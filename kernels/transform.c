@@ -14,49 +14,13 @@
 
 /* ---- bias and penalties */
 
-static int32_t times_in(int32_t token, const int32_t *extra, size_t extra_count)
-{
-    int32_t times = 0;
-    for (size_t i = 0; i < extra_count; i++) times += extra[i] == token;
-    return times;
-}
-
-static void penalise(float *logit, const struct tt_transform *transform, int32_t count)
-{
-    const float repetition = transform->repetition_penalty;
-    if (count <= 0) return;
-    if (repetition > 0.0f && repetition != 1.0f)
-        *logit = *logit > 0.0f ? *logit / repetition : *logit * repetition;
-    *logit -= (float)count * transform->frequency_penalty;
-    *logit -= transform->presence_penalty;
-}
-
-static int has_penalties(const struct tt_transform *transform)
-{
-    return transform->presence_penalty != 0.0f || transform->frequency_penalty != 0.0f ||
-           (transform->repetition_penalty > 0.0f && transform->repetition_penalty != 1.0f);
-}
-
-static int is_counted(const struct tt_transform *transform, int32_t token)
-{
-    for (size_t i = 0; i < transform->counts_count; i++)
-        if (transform->counts[i].token == token) return 1;
-    return 0;
-}
-
 static void apply_penalties(float *row, const struct tt_transform *transform, const int32_t *extra,
                             size_t extra_count)
 {
     if (!has_penalties(transform)) return;
-    for (size_t i = 0; i < transform->counts_count; i++) {
-        const struct tt_token_count *entry = &transform->counts[i];
-        penalise(&row[entry->token], transform,
-                 entry->count + times_in(entry->token, extra, extra_count));
-    }
-    /* Tokens that only the block itself has brought, each once. */
-    for (size_t i = 0; i < extra_count; i++)
-        if (!times_in(extra[i], extra, i) && !is_counted(transform, extra[i]))
-            penalise(&row[extra[i]], transform, times_in(extra[i], extra, extra_count));
+    for (size_t i = 0; i < transform->counts_count; i++)
+        penalise_counted(row, transform, i, extra, extra_count);
+    for (size_t i = 0; i < extra_count; i++) penalise_extra(row, transform, i, extra, extra_count);
 }
 
 /* ---- filters */
@@ -77,7 +41,7 @@ struct filter {
 
 static double weight_of(const struct filter *filter, float x)
 {
-    return exp_double(((double)x - (double)filter->max) * filter->inverse_temperature);
+    return filter_weight(x, filter->max, filter->inverse_temperature);
 }
 
 /* List every token with a logit of at least `floor` that is not removed. */
@@ -182,31 +146,10 @@ static void keep_top_p(struct filter *filter, double top_p, int have_list)
     (void)select_between(filter, target, target);
 }
 
-static int reaches(const struct filter *filter, float x, double least)
-{
-    return ((double)x - (double)filter->max) * filter->inverse_temperature >= least;
-}
-
-/* The smallest logit with exp((x - max) / T) >= min_p: a bisection over the ordered bit patterns of
- * floats. */
-static float floor_of_min_p(const struct filter *filter, float min_p)
-{
-    const double least = log_double((double)min_p);
-    uint64_t in = candidate_key(filter->max, 0) >> 32, out = candidate_key(-INFINITY, 0) >> 32;
-    while (out - in > 1) {
-        const uint64_t middle = in + (out - in) / 2;
-        if (reaches(filter, candidate_logit(middle << 32), least))
-            in = middle;
-        else
-            out = middle;
-    }
-    return candidate_logit(in << 32);
-}
-
 static void apply_filters(tt *handle, float *row, size_t vocab,
                           const struct tt_transform *transform)
 {
-    const int by_k = transform->top_k > 0 && (size_t)transform->top_k < vocab;
+    const int by_k = filters_by_k(transform, vocab);
     const int by_p = transform->top_p<1.0f, by_min = transform->min_p> 0.0f;
     struct filter filter = {.handle = handle,
                             .row = row,
@@ -231,7 +174,8 @@ static void apply_filters(tt *handle, float *row, size_t vocab,
         border = candidate_logit(worst);
         last = candidate_token(worst);
     }
-    const float floor = by_min ? floor_of_min_p(&filter, transform->min_p) : -INFINITY;
+    const float floor =
+        by_min ? min_p_floor(filter.max, filter.inverse_temperature, transform->min_p) : -INFINITY;
     if (floor > border) {
         border = floor;
         last = vocab - 1;

@@ -34,21 +34,6 @@ static const float *draft_row(const struct verify_rows *rows, int32_t k)
     return rows->block->draft + (size_t)k * rows->block->draft_stride;
 }
 
-/* The law of one row from its statistics; the same statistics give the same bits on either side. */
-static struct row_law law_of(const float *logits, size_t vocab, float inverse_temperature,
-                             const struct tt_row_stats *stats)
-{
-    const float scale = (float)(1.0 / (1.0 + (double)stats->rest));
-    return (struct row_law){logits, vocab, stats->max, inverse_temperature, scale};
-}
-
-static double law_probability(const struct row_law *law, int32_t token)
-{
-    if ((size_t)token >= law->vocab) return 0.0;
-    const float d = (law->logits[token] - law->max) * law->inverse_temperature;
-    return (double)(exp_lane(d) * law->scale);
-}
-
 /* Measure the target row into handle->partials and rows->p. */
 static int measure_target(struct verify_rows *rows, int32_t k)
 {
@@ -62,7 +47,7 @@ static int measure_target(struct verify_rows *rows, int32_t k)
                             rows->handle->partials, &stats);
     if (stats.flags & TT_ROW_FLAGGED) return VERIFY_TARGET_FLAGGED;
     rows->mode = stats.argmax;
-    rows->p = law_of(row, block->vocab, rows->inverse_temperature, &stats);
+    rows->p = row_law_of(row, block->vocab, rows->inverse_temperature, &stats);
     return VERIFY_READY;
 }
 
@@ -102,7 +87,7 @@ static int measure_draft(struct verify_rows *rows, int32_t k)
                                 rows->inverse_temperature, partials, &stats);
     }
     if (stats.flags & TT_ROW_FLAGGED) return VERIFY_DRAFT_FLAGGED;
-    rows->q = law_of(row, block->draft_vocab, rows->inverse_temperature, &stats);
+    rows->q = row_law_of(row, block->draft_vocab, rows->inverse_temperature, &stats);
     return VERIFY_READY;
 }
 

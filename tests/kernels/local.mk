@@ -46,7 +46,7 @@ tests_kernels_test_sampling_LDADD = tests/kernels/libenumerate.la kernels/libtri
 check_PROGRAMS += tests/kernels/test_transform
 TESTS += tests/kernels/test_transform
 tests_kernels_test_transform_SOURCES = tests/kernels/test_transform.c tests/kernels/row_kinds.c tests/kernels/row_kinds.h
-tests_kernels_test_transform_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_kernels_test_transform_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -fopenmp-simd
 tests_kernels_test_transform_LDADD = kernels/libtrimtab_core.la $(CMOCKA_LIBS)
 
 check_PROGRAMS += tests/kernels/test_verify
