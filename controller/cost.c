@@ -7,6 +7,12 @@
  * and counted. One spike never moves the median; a real change of level is the median after five
  * observations, and then the mean starts again from it.
  *
+ * A cell that nobody visits grows stale while the machine changes (another clock, a neighbour that
+ * came or went). Once it was not seen for a while it follows the pace: the median, over the cells
+ * that are being seen, of their mean against what they started from. So a table made on another
+ * day, or on a busy machine, is neither believed for ever where it is not looked at, nor compared
+ * with fresh values as if both were of today.
+ *
  * A size that was never measured is doubted while its first value is out of all proportion to its
  * measured neighbours, so that a spike cannot become the price of a size that the planner would
  * then never visit again.
@@ -31,8 +37,9 @@
     2.0 /* a first value this far from its neighbours' line waits for a second opinion */
 #define TRUSTED_COUNT 3 /* observations whose median is believed whatever the neighbours say */
 #define STALE_OBSERVATIONS                                                                         \
-    2000 /* a cell not seen for so long gives its next values the weight of new ones */
-#define FLAT_RATIO 1.02 /* a curve that rises by less is flat */
+    500 /* a cell not seen for so long follows the pace, and gives its next values new weight */
+#define PACE_OBSERVATIONS 64 /* how often the pace is taken */
+#define FLAT_RATIO 1.02      /* a curve that rises by less is flat */
 
 /* ---- curves ---- */
 
@@ -41,7 +48,9 @@ static bool curve_init(struct curve *curve, int size)
     *curve = (struct curve){.size = size};
     curve->cell = calloc((size_t)size + 1, sizeof *curve->cell);
     curve->ms = calloc((size_t)size + 1, sizeof *curve->ms);
-    if (!curve->cell || !curve->ms) return false;
+    curve->ratio = calloc((size_t)size + 1, sizeof *curve->ratio);
+    curve->pace = 1;
+    if (!curve->cell || !curve->ms || !curve->ratio) return false;
     for (int i = 0; i <= size; i++) curve->ms[i] = NAN;
     return true;
 }
@@ -50,6 +59,18 @@ static void curve_release(struct curve *curve)
 {
     free(curve->cell);
     free(curve->ms);
+    free(curve->ratio);
+}
+
+static bool is_stale(const struct curve *curve, const struct cell *cell)
+{
+    return curve->clock - cell->stamp > STALE_OBSERVATIONS;
+}
+
+double curve_cell_ms(const struct curve *curve, int size)
+{
+    const struct cell *cell = &curve->cell[size];
+    return is_stale(curve, cell) ? cell->ms * curve->pace / cell->pace : cell->ms;
 }
 
 static int previous_measured(const struct curve *curve, int size)
@@ -68,7 +89,7 @@ static int next_measured(const struct curve *curve, int size)
 
 static void fill_between(struct curve *curve, int from, int to)
 {
-    double low = curve->cell[from].ms, step = (curve->cell[to].ms - low) / (to - from);
+    double low = curve_cell_ms(curve, from), step = (curve_cell_ms(curve, to) - low) / (to - from);
     for (int i = from + 1; i < to; i++) curve->ms[i] = low + step * (i - from);
 }
 
@@ -76,15 +97,16 @@ static void fill_between(struct curve *curve, int from, int to)
  * whole curve's. */
 static double end_slope(const struct curve *curve)
 {
-    if (curve->first == curve->last) return curve->cell[curve->last].ms / curve->last;
+    if (curve->first == curve->last) return curve_cell_ms(curve, curve->last) / curve->last;
     /* Neighbouring sizes measured online would make a slope of their noise: take one a good way
      * off. */
     int before = previous_measured(curve, curve->last);
     while (before > curve->first && before > curve->last * 3 / 4)
         before = previous_measured(curve, before);
-    double slope = (curve->cell[curve->last].ms - curve->cell[before].ms) / (curve->last - before);
+    double slope =
+        (curve_cell_ms(curve, curve->last) - curve_cell_ms(curve, before)) / (curve->last - before);
     if (slope <= 0)
-        slope = (curve->cell[curve->last].ms - curve->cell[curve->first].ms) /
+        slope = (curve_cell_ms(curve, curve->last) - curve_cell_ms(curve, curve->first)) /
                 (curve->last - curve->first);
     return slope > 0 ? slope : 0;
 }
@@ -92,9 +114,9 @@ static double end_slope(const struct curve *curve)
 static void fill_ends(struct curve *curve)
 {
     curve->slope = end_slope(curve);
-    for (int i = 1; i < curve->first; i++) curve->ms[i] = curve->cell[curve->first].ms;
+    for (int i = 1; i < curve->first; i++) curve->ms[i] = curve_cell_ms(curve, curve->first);
     for (int i = curve->last + 1; i <= curve->size; i++)
-        curve->ms[i] = curve->cell[curve->last].ms + curve->slope * (i - curve->last);
+        curve->ms[i] = curve_cell_ms(curve, curve->last) + curve->slope * (i - curve->last);
 }
 
 /* Cell `size` has a new value: repair the curve around it. */
@@ -103,7 +125,7 @@ static void curve_refresh(struct curve *curve, int size)
     bool at_end = curve->first == 0 || size <= curve->first || size >= curve->last;
     if (curve->first == 0 || size < curve->first) curve->first = size;
     if (size > curve->last) curve->last = size;
-    curve->ms[size] = curve->cell[size].ms;
+    curve->ms[size] = curve_cell_ms(curve, size);
     int before = previous_measured(curve, size), after = next_measured(curve, size);
     if (before) fill_between(curve, before, size);
     if (after) fill_between(curve, size, after);
@@ -115,7 +137,7 @@ static double curve_at(const struct curve *curve, int size)
     if (curve->last == 0) return NAN;
     if (size <= 0) return 0;
     if (size <= curve->size) return curve->ms[size];
-    return curve->cell[curve->last].ms + curve->slope * (size - curve->last);
+    return curve_cell_ms(curve, curve->last) + curve->slope * (size - curve->last);
 }
 
 void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64_t n,
@@ -125,6 +147,8 @@ void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64
     struct cell *cell = &curve->cell[size];
     *cell = (struct cell){
         .ms = ms, .spread_ms = spread_ms, .n = n, .dropped = dropped, .changed = true};
+    cell->base_ms = ms / curve->pace;
+    cell->pace = curve->pace;
     cell->weight = fmin((double)n, 1 / LEAST_GAIN);
     cell->stamp = curve->clock;
     /* The stored level gets a majority in the gate, or the first observation after a restart would
@@ -164,11 +188,36 @@ static bool drop(struct cell *cell)
     return false;
 }
 
+static int compare_ratios(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Take the pace from the cells that are being seen, and let the others follow it. */
+static void take_pace(struct curve *curve)
+{
+    size_t fresh = 0;
+    for (int i = curve->first; i > 0 && i <= curve->last; i++) {
+        const struct cell *cell = &curve->cell[i];
+        if (cell->n > 0 && cell->base_ms > 0 && !is_stale(curve, cell) &&
+            cell->weight > TRUSTED_COUNT)
+            curve->ratio[fresh++] = cell->ms / cell->base_ms;
+    }
+    if (fresh == 0) return;
+    qsort(curve->ratio, fresh, sizeof *curve->ratio, compare_ratios);
+    curve->pace = 0.5 * (curve->ratio[(fresh - 1) / 2] + curve->ratio[fresh / 2]);
+    for (int i = curve->first; i <= curve->last; i++)
+        if (curve->cell[i].n > 0 && is_stale(curve, &curve->cell[i])) curve_refresh(curve, i);
+}
+
 static bool curve_observe(struct curve *curve, int size, double ms)
 {
     if (size < 1 || size > curve->size || !(ms > 0) || !isfinite(ms)) return false;
     struct cell *cell = &curve->cell[size];
-    bool stale = curve->clock - cell->stamp > STALE_OBSERVATIONS;
+    bool stale = cell->n > 0 && is_stale(curve, cell);
+    if (stale) cell->ms = curve_cell_ms(curve, size);
+    cell->pace = curve->pace;
     cell->stamp = ++curve->clock;
     cell->recent[cell->recent_next] = ms;
     cell->recent_next = (uint8_t)((cell->recent_next + 1) % COST_RECENT);
@@ -194,7 +243,9 @@ static bool curve_observe(struct curve *curve, int size, double ms)
     }
     cell->n++;
     cell->changed = true;
+    if (cell->base_ms <= 0 && cell->n >= TRUSTED_COUNT) cell->base_ms = cell->ms / curve->pace;
     curve_refresh(curve, size);
+    if (curve->clock % PACE_OBSERVATIONS == 0) take_pace(curve);
     return true;
 }
 
@@ -299,6 +350,29 @@ double cost_draft(const struct cost_model *cost, int requests)
 double cost_own(const struct cost_model *cost, int requests)
 {
     return curve_at(&cost->own, requests);
+}
+
+double cost_scatter(const struct cost_model *cost)
+{
+    if (cost->base < 0) return NAN;
+    const struct curve *curve = &cost->verify[cost->base];
+    size_t count = 0;
+    for (int i = curve->first; i <= curve->last; i++)
+        if (curve->cell[i].recent_count > TRUSTED_COUNT)
+            curve->ratio[count++] = curve->cell[i].spread_ms / curve->cell[i].ms;
+    if (count == 0) return NAN;
+    qsort(curve->ratio, count, sizeof *curve->ratio, compare_ratios);
+    return curve->ratio[count / 2];
+}
+
+void cost_set_unsteady(struct cost_model *cost, bool unsteady)
+{
+    cost->unsteady = unsteady;
+}
+
+bool cost_unsteady(const struct cost_model *cost)
+{
+    return cost->unsteady;
 }
 
 bool cost_flat(const struct cost_model *cost)

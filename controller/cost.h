@@ -2,7 +2,8 @@
  * target forward, o the rest.
  *
  * Measured at start over schedulable sizes, kept on disk under a strict key, updated online by a
- * robust mean a cell (beyond 5 median absolute deviations: dropped and counted). Never assumed
+ * robust mean a cell (beyond 5 median absolute deviations: dropped and counted); cells that nobody
+ * sees follow the pace of those that are seen. Never assumed
  * monotone: between measured sizes linear, at a measured size its own value (the staircase is
  * kept). Single-threaded (the loop's); cost_to_json locks nothing.
  */
@@ -37,6 +38,14 @@ double cost_own(const struct cost_model *cost, int requests);
 int cost_profile_sizes(int parallel, int max_draft, int *sizes, int capacity);
 /* The verify curve never rises, so trimming can never pay: worth a warning. False with one size. */
 bool cost_flat(const struct cost_model *cost);
+
+/* How much repeats of one size scatter: median over the sizes of the verify curve of their median
+ * absolute deviation over their mean. NaN without repeats. */
+double cost_scatter(const struct cost_model *cost);
+/* The table was measured while the machine was busy with something else: good enough to begin with,
+ * since it is corrected online, and not to be kept. */
+void cost_set_unsteady(struct cost_model *cost, bool unsteady);
+bool cost_unsteady(const struct cost_model *cost);
 
 /* Cache. key: every part that must match (model and draft digest, engine version, CPU, threads,
  * build). False when the file is missing, damaged or of another key (fails closed). Saving is

@@ -19,6 +19,8 @@ struct cell {
     int64_t n;        /* accepted observations ever; 0 = not measured */
     int64_t dropped;  /* outliers ever */
     uint64_t stamp;   /* the part's clock at the last observation */
+    double base_ms;   /* what it was at pace 1: as loaded, or as first believed; 0 = not yet */
+    double pace;      /* of the curve at the last observation */
     double recent[COST_RECENT];
     uint8_t recent_count, recent_next;
     bool changed; /* since the last cost_take_changed */
@@ -29,13 +31,16 @@ struct curve {
     int size;
     int first, last;   /* smallest and largest measured size; 0 = none */
     uint64_t clock;    /* observations ever */
+    double pace;       /* of the machine now against that of base_ms: what stale cells follow */
     struct cell *cell; /* (size + 1); [0] is not used */
     double *ms; /* (size + 1) value at every size: measured, or linear between neighbours; NaN when
                    empty */
-    double slope; /* ms per unit beyond `last`; never negative */
+    double *ratio; /* (size + 1) scratch of the pace */
+    double slope;  /* ms per unit beyond `last`; never negative */
 };
 
 struct cost_model {
+    bool unsteady; /* measured on a busy machine */
     struct curve verify[COST_CONTEXT_BANDS];
     struct curve draft, own;
     int base; /* the band whose curve stands in for cells the other bands lack; -1 = none yet */
@@ -44,6 +49,8 @@ struct cost_model {
     double scale_weight[COST_CONTEXT_BANDS];
 };
 
+/* What is believed of a measured cell now: its mean, at the present pace where it is stale. */
+double curve_cell_ms(const struct curve *curve, int size);
 /* Take a cell as measured (from a file). */
 void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64_t n,
                int64_t dropped);

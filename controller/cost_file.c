@@ -61,7 +61,7 @@ static json_t *cells_to_json(const struct curve *curve, int band)
         const struct cell *cell = &curve->cell[i];
         if (cell->n == 0) continue;
         json_t *object = json_pack("{s:i, s:f, s:f, s:I, s:I}", verify ? "tokens" : "requests", i,
-                                   "ms", cell->ms, "spread_ms", cell->spread_ms, "n",
+                                   "ms", curve_cell_ms(curve, i), "spread_ms", cell->spread_ms, "n",
                                    (json_int_t)cell->n, "dropped", (json_int_t)cell->dropped);
         if (object && verify) json_object_set_new(object, "context_band", json_integer(band));
         json_array_append_new(array, object);
@@ -393,7 +393,7 @@ int cost_take_changed(struct cost_model *cost, struct cost_cell *cells, int capa
                                                 .tokens = verify ? i : 0,
                                                 .requests = verify ? 0 : i,
                                                 .context_band = curve_names[c].band,
-                                                .ms = cell->ms,
+                                                .ms = curve_cell_ms(curve, i),
                                                 .spread_ms = cell->spread_ms,
                                                 .n = cell->n};
             cell->changed = false;

@@ -370,6 +370,11 @@ static void *run(void *state)
     if (cost_flat(node->cost))
         llama_node_event(node, "warning", "cost",
                          "the cost curve never rises: trimming cannot pay on this machine");
+    if (cost_unsteady(node->cost))
+        llama_node_event(node, "warning", "cost",
+                         "the step costs were measured while the machine was busy with something "
+                         "else: they are corrected as steps run, and measured again at the next "
+                         "start");
     if (!lm_can_roll_back(node->pair.target))
         llama_node_event(node, "warning", "model",
                          "this model's memory cannot be rolled back: it runs without speculation");
@@ -592,7 +597,7 @@ static void visit_cost(struct llama_node *node, void *state)
     json_object_set_new(*out, "uniform_tps", list);
     json_object_set_new(*out, "error", cost_error_to_json(node));
     json_object_set_new(*out, "flat", json_boolean(cost_flat(node->cost)));
-    json_object_set_new(*out, "unsteady", json_boolean(node->costs_unsteady));
+    json_object_set_new(*out, "unsteady", json_boolean(cost_unsteady(node->cost)));
 }
 
 static json_t *cost(struct node *base)

@@ -124,6 +124,7 @@ void llama_open_save_costs(struct llama_node *node)
 {
     char key[512], path[512], *cause = NULL;
 
+    if (cost_unsteady(node->cost)) return;
     cost_key(node, key, sizeof key);
     if (!cost_path(node, key, path, sizeof path)) return;
     if (!cost_save(node->cost, path, key, &cause))

@@ -36,7 +36,6 @@ struct llama_node {
     char *model, *draft, *device, *cache_dir, *state_dir, *record;
     struct pair pair;
     struct cost_model *cost; /* the loop's thread */
-    bool costs_unsteady;     /* profiled on a busy machine: used, corrected online, never cached */
     struct loop *loop;
     int64_t run_id;
     FILE *record_file; /* the loop's thread */

@@ -1,15 +1,25 @@
 /* profile.c - see profile.h. Sizes are visited round by round, so that a disturbance of a second
  * touches many cells once instead of one cell always; the cost model's own robust mean does the
  * rest.
+ *
+ * A machine that is busy with something else shows in two ways: repeats of one size scatter, and
+ * the thread loses its processor in the middle of its work (involuntary context switches). Then the
+ * rounds are repeated for a while; what is still unsteady at the end is marked, and not for
+ * keeping.
  */
 #include "config.h"
+
+#include <sys/resource.h>
 
 #include "controller/cause.h"
 #include "controller/profile.h"
 #include "controller/ticks.h"
 
 #define ROUNDS 5
-#define CACHED 64 /* tokens that every sequence holds while it is measured */
+#define MOST_ROUNDS 10          /* on a busy machine */
+#define STEADY_SCATTER 0.08     /* of a size's mean; an idle machine shows 0.01 to 0.03 */
+#define STEADY_PREEMPTIONS 50.0 /* a second of measuring: a scheduler shares by some hundred */
+#define CACHED 64               /* tokens that every sequence holds while it is measured */
 #define MOST_SIZES 128
 
 struct target {
@@ -74,43 +84,100 @@ static void close_target(struct target *target)
     lm_batch_free(target->batch);
 }
 
-int profile_costs(const struct profile_options *options, struct cost_model *cost, char **cause)
-{
-    struct target target = {0}, draft = {0};
+struct session {
+    const struct profile_options *options;
+    struct cost_model *cost;
+    struct target target, draft;
     int sizes[MOST_SIZES], draft_sizes[MOST_SIZES];
-    int count = cost_profile_sizes(options->parallel, options->max_draft, sizes, MOST_SIZES);
-    int draft_count =
-        options->draft ? cost_profile_sizes(options->parallel, 0, draft_sizes, MOST_SIZES) : 0;
-    int all, done = 0, status = -1;
+    int count, draft_count, band, done, all;
+};
+
+static void choose_sizes(struct session *session)
+{
+    const struct profile_options *options = session->options;
     const int catch_ups[] = {16, 32, 64}; /* what a draft model reads when it resumes */
-    int band = cost_context_band(CACHED * options->parallel);
+
+    session->count =
+        cost_profile_sizes(options->parallel, options->max_draft, session->sizes, MOST_SIZES);
+    session->band = cost_context_band(CACHED * options->parallel);
+    if (options->draft)
+        session->draft_count =
+            cost_profile_sizes(options->parallel, 0, session->draft_sizes, MOST_SIZES);
+    for (int i = 0; i < 3 && session->draft_count > 0 && session->draft_count < MOST_SIZES; i++)
+        if (catch_ups[i] > options->parallel && catch_ups[i] <= lm_batch_limit(options->draft))
+            session->draft_sizes[session->draft_count++] = catch_ups[i];
+    session->all = ROUNDS * (session->count + session->draft_count);
+}
+
+static void report(struct session *session)
+{
+    session->done++;
+    if (session->all < session->done) session->all = session->done;
+    if (session->options->progress)
+        session->options->progress(session->options->state, session->done, session->all);
+}
+
+/* Every size once. keep: what was measured goes into the table. 0, or -1 with *cause or because of
+ * the stop. */
+static int measure_round(struct session *session, bool keep, char **cause)
+{
+    int parallel = session->options->parallel;
     double ms;
 
-    for (int i = 0; i < 3 && draft_count > 0 && draft_count < MOST_SIZES; i++)
-        if (catch_ups[i] > options->parallel && catch_ups[i] <= lm_batch_limit(options->draft))
-            draft_sizes[draft_count++] = catch_ups[i];
-    all = ROUNDS * (count + draft_count);
-    if (open_target(&target, options->target, options->parallel, true, cause) != 0) goto out;
-    if (options->draft && open_target(&draft, options->draft, options->parallel, false, cause) != 0)
-        goto out;
-    for (int round = -1; round < ROUNDS;
-         round++) { /* round -1 warms caches and graphs up and is not kept */
-        for (int i = 0; i < count; i++) {
-            if (options->stop && atomic_load(options->stop)) goto out;
-            if (sizes[i] > lm_outputs_limit(options->target)) continue;
-            if (time_rows(&target, sizes[i], options->parallel, &ms, cause) != 0) goto out;
-            if (round >= 0) cost_observe_verify(cost, sizes[i], band, ms);
-            if (round >= 0 && options->progress) options->progress(options->state, ++done, all);
-        }
-        for (int i = 0; i < draft_count; i++) {
-            if (time_rows(&draft, draft_sizes[i], options->parallel, &ms, cause) != 0) goto out;
-            if (round >= 0) cost_observe_draft(cost, draft_sizes[i], ms);
-            if (round >= 0 && options->progress) options->progress(options->state, ++done, all);
-        }
+    for (int i = 0; i < session->count; i++) {
+        if (session->options->stop && atomic_load(session->options->stop)) return -1;
+        if (session->sizes[i] > lm_outputs_limit(session->target.lm)) continue;
+        if (time_rows(&session->target, session->sizes[i], parallel, &ms, cause) != 0) return -1;
+        if (!keep) continue;
+        cost_observe_verify(session->cost, session->sizes[i], session->band, ms);
+        report(session);
     }
-    status = 0;
-out:
-    close_target(&target);
-    close_target(&draft);
+    for (int i = 0; i < session->draft_count; i++) {
+        if (time_rows(&session->draft, session->draft_sizes[i], parallel, &ms, cause) != 0)
+            return -1;
+        if (!keep) continue;
+        cost_observe_draft(session->cost, session->draft_sizes[i], ms);
+        report(session);
+    }
+    return 0;
+}
+
+/* Involuntary context switches of this thread so far. */
+static double preemptions(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? (double)usage.ru_nivcsw : 0;
+}
+
+static int measure(struct session *session, char **cause)
+{
+    /* the first round warms caches and graphs up */
+    if (measure_round(session, false, cause) != 0) return -1;
+    for (int round = 1; round <= MOST_ROUNDS; round++) {
+        double begun = ticks_ms(), lost = preemptions();
+
+        if (measure_round(session, true, cause) != 0) return -1;
+        if (round < ROUNDS) continue;
+        lost = (preemptions() - lost) / (ticks_ms() - begun) * 1000;
+        cost_set_unsteady(session->cost, cost_scatter(session->cost) > STEADY_SCATTER ||
+                                             lost > STEADY_PREEMPTIONS);
+        if (!cost_unsteady(session->cost)) break;
+    }
+    return 0;
+}
+
+int profile_costs(const struct profile_options *options, struct cost_model *cost, char **cause)
+{
+    struct session session = {.options = options, .cost = cost};
+    int status = -1;
+
+    choose_sizes(&session);
+    if (open_target(&session.target, options->target, options->parallel, true, cause) == 0 &&
+        (!options->draft ||
+         open_target(&session.draft, options->draft, options->parallel, false, cause) == 0))
+        status = measure(&session, cause);
+    close_target(&session.target);
+    close_target(&session.draft);
     return status;
 }

@@ -16,7 +16,9 @@ struct profile_options {
     void *state;
 };
 
-/* Measure into `cost`; leaves both contexts empty. 0, or -1 with *cause. */
+/* Measure into `cost`; leaves both contexts empty. On a busy machine the rounds are repeated, and
+ * what stays unsteady is marked (cost_unsteady). 0, or -1 with *cause, which stays NULL when `stop`
+ * ended it. */
 int profile_costs(const struct profile_options *options, struct cost_model *cost, char **cause);
 
 #endif

@@ -167,6 +167,60 @@ static void a_first_value_out_of_proportion_waits(void **state)
     cost_free(cost);
 }
 
+/* A table made on another day, or on a busy machine: what is not looked at any more is not believed
+ * for ever, and what is looked at keeps its own value (vllm 52057, 54065). */
+static void stale_cells_follow_the_pace(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8);
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, n == 7 ? 30 : 10.0 + n, 5);
+    for (int i = 0; i < 400; i++)
+        for (int n = 1; n <= 3; n++) cost_observe_verify(cost, n, 0, 1.5 * (10 + n));
+    assert_near(cost_verify(cost, 2, 0), 18);
+    assert_true(fabs(cost_verify(cost, 8, 0) - 27) < 0.1); /* never seen since */
+    assert_true(fabs(cost_verify(cost, 7, 0) - 45) < 0.1); /* and the staircase is still one */
+    observe_often(cost, 8, 20, 12);
+    assert_near(cost_verify(cost, 8, 0), 20); /* seen: its own value again */
+    for (int i = 0; i < 400; i++)
+        for (int n = 1; n <= 3; n++) cost_observe_verify(cost, n, 0, 10 + n);
+    assert_true(fabs(cost_verify(cost, 7, 0) - 30) < 0.1);
+    cost_free(cost);
+}
+
+/* One size that jumps is no pace. */
+static void one_size_moves_no_other(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8);
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 5);
+    for (int i = 0; i < 400; i++)
+        for (int n = 1; n <= 3; n++) cost_observe_verify(cost, n, 0, n == 2 ? 36 : 10 + n);
+    assert_near(cost_verify(cost, 2, 0), 36);
+    assert_near(cost_verify(cost, 1, 0), 11);
+    assert_true(fabs(cost_verify(cost, 8, 0) - 18) < 0.1);
+    cost_free(cost);
+}
+
+/* Repeats that scatter show a busy machine. */
+static void scatter_tells_a_busy_machine(void **state)
+{
+    (void)state;
+    struct cost_model *steady = cost_new(64, 8), *busy = cost_new(64, 8);
+    assert_true(isnan(cost_scatter(steady)));
+    for (int round = 0; round < 5; round++)
+        for (int n = 1; n <= 8; n++) {
+            cost_observe_verify(steady, n, 0, (10.0 + n) * (1 + 0.01 * (round % 3)));
+            cost_observe_verify(busy, n, 0, (10.0 + n) * (1 + 0.3 * ((round + n) % 3)));
+        }
+    assert_true(cost_scatter(steady) < 0.02);
+    assert_true(cost_scatter(busy) > 0.1);
+    assert_false(cost_unsteady(busy));
+    cost_set_unsteady(busy, true);
+    assert_true(cost_unsteady(busy));
+    cost_free(steady);
+    cost_free(busy);
+}
+
 static void drift_is_followed(void **state)
 {
     (void)state;
@@ -498,6 +552,9 @@ int main(void)
         cmocka_unit_test(a_new_level_is_learned_in_a_few_observations),
         cmocka_unit_test(spikes_now_and_then_never_move_a_cell),
         cmocka_unit_test(a_first_value_out_of_proportion_waits),
+        cmocka_unit_test(stale_cells_follow_the_pace),
+        cmocka_unit_test(one_size_moves_no_other),
+        cmocka_unit_test(scatter_tells_a_busy_machine),
         cmocka_unit_test(drift_is_followed),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(a_band_borrows_the_staircase_of_the_profile),
