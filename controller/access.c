@@ -4,17 +4,16 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "controller/access.h"
 #include "controller/cause.h"
+#include "controller/secret.h"
 
 struct token {
     size_t length;
@@ -89,48 +88,13 @@ static int token_set_parse(struct token_set *set, const char *role, const char *
 /* Fills set->token from set->path. */
 static int token_set_read(struct token_set *set, const char *role, char **cause)
 {
-    char text[ACCESS_TOKENS_MAX * (ACCESS_TOKEN_MAX + 2) + 1];
-    struct stat status;
-    size_t length = 0;
-    ssize_t got;
-    int result = -1, fd = open(set->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char text[ACCESS_TOKENS_MAX * (ACCESS_TOKEN_MAX + 2) + 1], what[32];
+    size_t length;
 
     set->count = 0;
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        cause_set(cause, "%s file %s: %s", role, set->path, strerror(errno));
-        goto out;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        cause_set(cause, "%s file %s is not a regular file", role, set->path);
-        goto out;
-    }
-    if (status.st_mode & (S_IRWXG | S_IRWXO)) {
-        cause_set(cause,
-                  "%s file %s may be read or written by others (mode %04o); run: chmod 600 %s",
-                  role, set->path, (unsigned)(status.st_mode & 07777), set->path);
-        goto out;
-    }
-    if (status.st_uid != geteuid() && status.st_uid != 0) {
-        cause_set(cause, "%s file %s belongs to uid %ld, not to the daemon's user", role, set->path,
-                  (long)status.st_uid);
-        goto out;
-    }
-    while (length < sizeof text && (got = read(fd, text + length, sizeof text - length)) != 0) {
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            cause_set(cause, "%s file %s: %s", role, set->path, strerror(errno));
-            goto out;
-        }
-        length += (size_t)got;
-    }
-    if (length == sizeof text) {
-        cause_set(cause, "%s file %s is too large to be a token file", role, set->path);
-        goto out;
-    }
-    result = token_set_parse(set, role, text, length, cause);
-out:
-    if (fd >= 0) close(fd);
-    return result;
+    snprintf(what, sizeof what, "%s file", role);
+    if (secret_read_file(set->path, what, text, sizeof text, &length, cause) != 0) return -1;
+    return token_set_parse(set, role, text, length, cause);
 }
 
 int access_reload(struct access *access, char **cause)

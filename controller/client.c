@@ -5,13 +5,11 @@
 #include <ctype.h>
 #include <curl/curl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 #include "controller/buffer.h"
 #include "controller/cause.h"
 #include "controller/client.h"
+#include "controller/secret.h"
 
 #define SYSTEM_SOCKET "/run/trimtab/trimtab.sock" /* of docs/trimtabd.service.in */
 
@@ -28,7 +27,6 @@ enum {
     BODY_MAX = 16 << 20, /* bytes of one reply */
     EVENT_MAX = 1 << 20, /* bytes of one server-sent event */
     REQUEST_BODY_MAX = 64 << 10,
-    TOKEN_MAX = 512,
     POLL_MS = 1000,
 };
 
@@ -138,45 +136,6 @@ static int set_address(struct client *client, const char *address, char **cause)
     return result;
 }
 
-static int set_token(struct client *client, const char *text, size_t length, const char *source,
-                     char **cause)
-{
-    while (length > 0 && isspace((unsigned char)text[length - 1])) length--;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] > ' ' && text[i] <= '~') continue;
-        cause_set(cause, "%s does not hold one token of letters, digits and signs", source);
-        return -1;
-    }
-    if (length == 0) {
-        cause_set(cause, "%s is empty", source);
-        return -1;
-    }
-    client->token = strndup(text, length);
-    return 0;
-}
-
-static int read_token_file(struct client *client, const char *path, char **cause)
-{
-    struct stat status;
-    char text[TOKEN_MAX + 1];
-    ssize_t length;
-    int result = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-    if (fd < 0 || fstat(fd, &status) != 0 ||
-        (S_ISREG(status.st_mode) && (length = read(fd, text, sizeof text)) < 0))
-        cause_set(cause, "token file %s: %s", path, strerror(errno));
-    else if (!S_ISREG(status.st_mode))
-        cause_set(cause, "token file %s is not a regular file", path);
-    else if (status.st_mode & (S_IRWXG | S_IRWXO))
-        cause_set(cause, "token file %s may be read by others; run: chmod 600 %s", path, path);
-    else if (length > TOKEN_MAX)
-        cause_set(cause, "token file %s is too large", path);
-    else
-        result = set_token(client, text, (size_t)length, path, cause);
-    if (fd >= 0) close(fd);
-    return result;
-}
-
 struct client *client_new(const struct client_options *options, char **cause)
 {
     struct client *client = calloc(1, sizeof *client);
@@ -190,12 +149,9 @@ struct client *client_new(const struct client_options *options, char **cause)
     atomic_init(&client->aborted, false);
     client->deadline_ms = options->deadline_ms > 0 ? options->deadline_ms : DEADLINE_DEFAULT_MS;
     if (set_address(client, options->address, cause) != 0) goto fail;
-    if (options->token_file) {
-        if (read_token_file(client, options->token_file, cause) != 0) goto fail;
-    } else if (token && *token &&
-               set_token(client, token, strlen(token), "TRIMTAB_TOKEN", cause) != 0) {
+    if (secret_read_key(options->token_file, token && *token ? "TRIMTAB_TOKEN" : NULL,
+                        &client->token, cause) != 0)
         goto fail;
-    }
     client->multi = curl_multi_init();
     client->easy = curl_easy_init();
     if (client->base && client->shown && client->multi && client->easy) return client;

@@ -2,7 +2,8 @@
 noinst_LTLIBRARIES += controller/libhttp.la controller/libclient.la
 
 controller_libclient_la_SOURCES = controller/buffer.c controller/buffer.h controller/cause.c controller/cause.h \
-	controller/client.c controller/client.h controller/snapshot.c controller/snapshot.h
+	controller/client.c controller/client.h controller/secret.c controller/secret.h \
+	controller/snapshot.c controller/snapshot.h
 controller_libclient_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS)
 controller_libclient_la_LIBADD = $(CURL_LIBS) $(JANSSON_LIBS)
 
@@ -20,6 +21,7 @@ controller_libhttp_la_SOURCES = \
 	controller/reply.c controller/reply.h \
 	controller/request.c controller/request.h controller/request_node.h \
 	controller/routes.c controller/routes.h \
+	controller/secret.c controller/secret.h \
 	controller/server.c controller/server.h \
 	controller/snapshot.c controller/snapshot.h \
 	controller/traffic.c controller/traffic.h \
@@ -27,3 +29,5 @@ controller_libhttp_la_SOURCES = \
 	controller/work.c controller/work.h
 controller_libhttp_la_CFLAGS = $(AM_CFLAGS) $(MHD_CFLAGS) $(JANSSON_CFLAGS)
 controller_libhttp_la_LIBADD = $(MHD_LIBS) $(JANSSON_LIBS)
+
+include controller/vllm.mk

@@ -9,23 +9,8 @@
  */
 #include "config.h"
 
-#include <dirent.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "controller/openai.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(CONDITION)                                                                         \
-    do {                                                                                           \
-        if (!(CONDITION)) {                                                                        \
-            fprintf(stderr, "# %s:%d: %s\n", __FILE__, __LINE__, #CONDITION);                      \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "tests/support/fuzz_replay.h"
 
 static void require_error(const struct reply *error)
 {
@@ -78,68 +63,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef FUZZER
 
-enum { SIZE_MAX_BYTES = 1 << 16, DAMAGES = 300 };
-
-static uint32_t random_next(uint32_t *state) /* xorshift32, Marsaglia 2003 */
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    return *state ^= *state << 5;
-}
-
-/* The file as it is, cut at every length, and with bytes exchanged, doubled and dropped. */
-static void replay(const uint8_t *data, size_t size)
-{
-    static const char spice[] = "{}[]\",:\\0159eE.-ntfu\x00\xff\xc3\xed";
-    uint8_t *damaged = malloc(size + 2);
-    uint32_t random = 2463534242u + (uint32_t)size;
-
-    LLVMFuzzerTestOneInput(data, size);
-    for (size_t length = 0; length < size; length += size / 100 + 1)
-        LLVMFuzzerTestOneInput(data, length);
-    for (int i = 0; i < DAMAGES && size > 0; i++) {
-        size_t length = size;
-        memcpy(damaged, data, size);
-        for (uint32_t k = random_next(&random) % 3 + 1; k > 0 && length > 0; k--) {
-            size_t at = random_next(&random) % length;
-            if (random_next(&random) % 4 == 0) /* drop one */
-                memmove(damaged + at, damaged + at + 1, --length - at);
-            else
-                damaged[at] = (uint8_t)spice[random_next(&random) % (sizeof spice - 1)];
-        }
-        LLVMFuzzerTestOneInput(damaged, length);
-    }
-    free(damaged);
-}
-
 int main(int argc, char **argv)
 {
-    const char *source = getenv("SRC");
-    static uint8_t data[SIZE_MAX_BYTES];
-    char path[4096];
-    struct dirent **entries;
-    int number = 0;
+    static const char spice[] = "{}[]\",:\\0159eE.-ntfu\x00\xff\xc3\xed";
 
-    snprintf(path, sizeof path, "%s/tests/controller/corpus/openai", source ? source : ".");
-    const char *folder = argc > 1 ? argv[1] : path;
-    char *root = strdup(folder);
-    int count = scandir(root, &entries, NULL, alphasort);
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%s/%s", root, entries[i]->d_name);
-        FILE *file = entries[i]->d_name[0] == '.' ? NULL : fopen(path, "rb");
-        if (file) {
-            size_t size = fread(data, 1, sizeof data, file);
-            fclose(file);
-            replay(data, size);
-            printf("ok %d - %s\n", ++number, entries[i]->d_name);
-        }
-        free(entries[i]);
-    }
-    if (count >= 0) free(entries);
-    free(root);
-    if (number == 0) printf("not ok %d - the corpus is there\n", ++number);
-    printf("1..%d\n", number);
-    return number < 10;
+    return fuzz_replay(argc, argv, "controller/corpus/openai", spice, sizeof spice - 1, 10);
 }
 
 #endif

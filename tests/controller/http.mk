@@ -2,6 +2,8 @@
 HTTP_TEST_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS) $(MHD_CFLAGS)
 HTTP_TEST_LIBS = controller/libhttp.la controller/libclient.la storage/libstorage.la \
 	$(CURL_LIBS) $(JANSSON_LIBS) $(CMOCKA_LIBS)
+# the plain driver of every fuzz target
+FUZZ_REPLAY = tests/support/fuzz_replay.c tests/support/fuzz_replay.h
 ECHO_SOURCES = tests/controller/node_echo.c tests/controller/node_echo.h tests/controller/node_echo_lm.c
 
 check_PROGRAMS += tests/controller/http_echo tests/controller/fuzz_openai
@@ -9,7 +11,7 @@ tests_controller_http_echo_SOURCES = tests/controller/http_echo.c $(ECHO_SOURCES
 tests_controller_http_echo_CFLAGS = $(HTTP_TEST_CFLAGS)
 tests_controller_http_echo_LDADD = controller/libhttp.la storage/libstorage.la $(JANSSON_LIBS)
 
-tests_controller_fuzz_openai_SOURCES = tests/controller/fuzz_openai.c
+tests_controller_fuzz_openai_SOURCES = tests/controller/fuzz_openai.c $(FUZZ_REPLAY)
 tests_controller_fuzz_openai_CFLAGS = $(HTTP_TEST_CFLAGS)
 tests_controller_fuzz_openai_LDADD = controller/libhttp.la $(JANSSON_LIBS)
 
@@ -35,3 +37,5 @@ tests_controller_test_client_LDADD = $(HTTP_TEST_LIBS)
 tests_controller_test_history_SOURCES = tests/controller/test_history.c $(ECHO_SOURCES)
 tests_controller_test_history_CFLAGS = $(HTTP_TEST_CFLAGS)
 tests_controller_test_history_LDADD = $(HTTP_TEST_LIBS)
+
+include tests/controller/vllm.mk

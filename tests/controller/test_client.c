@@ -491,8 +491,8 @@ static void test_bad_options(void **state)
         mode_t mode;
     } files[] = {{"x", "chmod 600", 0644},
                  {"", "empty", 0600},
-                 {"a b", "one token", 0600},
-                 {"a\nb", "one token", 0600}};
+                 {"a b", "one key", 0600},
+                 {"a\nb", "one key", 0600}};
     options.token_file = path;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_file(path, files[i].text, files[i].mode);

@@ -1,0 +1,16 @@
+# controller/vllm.mk - the vllm node: remote engines, their metrics, and who asks them.
+noinst_LTLIBRARIES += controller/libengine.la
+
+# What a page of metrics says, and how to get one. Links into trimtabd's node and into `trimtab inspect`.
+controller_libengine_la_SOURCES = \
+	controller/buffer.c controller/buffer.h \
+	controller/cause.c controller/cause.h \
+	controller/engine_table.c controller/engine_table.h \
+	controller/engine_watch.c controller/engine_watch.h \
+	controller/exposition.c controller/exposition.h \
+	controller/fetch.c controller/fetch.h \
+	controller/http_answer.c controller/http_answer.h \
+	controller/scrape.c controller/scrape.h \
+	controller/secret.c controller/secret.h
+controller_libengine_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS)
+controller_libengine_la_LIBADD = $(CURL_LIBS) -lm
