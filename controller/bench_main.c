@@ -15,6 +15,7 @@ static const struct {
 } verbs[] = {
     {"convert", bench_convert, "rewrite a model file in another form (BF16, Q8_0, …)"},
     {"loop", bench_loop, "what trimtab's own work costs beside a bare libllama loop"},
+    {"record", bench_record, "a teacher-forced trace of a model pair, for replays"},
     {"replay", bench_replay, "policies on recorded text under a virtual clock"},
     {"traffic", bench_traffic, "demonstration traffic against a running server"},
 };

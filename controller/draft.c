@@ -16,8 +16,6 @@
 #include "controller/request_node.h"
 #include "controller/ticks.h"
 
-#define FEATURE_CLAMP 16.0f
-
 const char *draft_choice_name(enum draft_choice choice)
 {
     static const char *const name[] = {"auto", "model", "ngram", "none"};
@@ -175,7 +173,7 @@ static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
 
         if (slot->drafter != DRAFTER_MODEL) continue;
         slot->stats = loop->stats[row++];
-        slot->feature[depth] = tt_feature(&slot->stats, FEATURE_CLAMP);
+        slot->feature[depth] = tt_feature(&slot->stats, LOOP_FEATURE_CLAMP);
     }
     return true;
 }

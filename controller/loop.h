@@ -24,6 +24,7 @@
     512 /* positions a small draft model was trained for; it restarts when they are used up */
 #define LOOP_CATCH_UP 64       /* tokens read when the draft model restarts on a request */
 #define LOOP_PREFILL_BATCH 512 /* most prompt tokens of one step */
+#define LOOP_FEATURE_CLAMP 16.0F /* design, algorithm 1 */
 
 enum draft_choice { DRAFT_AUTO, DRAFT_MODEL, DRAFT_NGRAM, DRAFT_NONE };
 const char *draft_choice_name(enum draft_choice choice);

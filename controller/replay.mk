@@ -4,8 +4,9 @@ controller_libnode_la_SOURCES += \
 	controller/parity_budget.c controller/parity_budget.h \
 	controller/replay.c controller/replay.h controller/replay_streams.h \
 	controller/replay_policies.c \
-	controller/trace.c controller/trace.h controller/trace_json.c
+	controller/trace.c controller/trace.h controller/trace_json.c \
+	controller/trace_record.c controller/trace_record.h
 controller_libnode_la_CFLAGS += $(ZLIB_CFLAGS)
 controller_libnode_la_LIBADD = $(ZLIB_LIBS)
 
-trimtab_bench_SOURCES += controller/bench_replay.c
+trimtab_bench_SOURCES += controller/bench_record.c controller/bench_replay.c

@@ -111,8 +111,12 @@ bool trace_add_index(struct trace_set *set, const struct trace_index *index)
 struct trace_index trace_at(const struct trace_set *set, const struct trace_text *text, int i)
 {
     size_t first = (size_t)i * (size_t)set->depth;
+    int labelled = text->accepted[i] + 1;
 
+    if (labelled > text->drafted[i]) labelled = text->drafted[i];
+    if (labelled > text->length - i) labelled = text->length - i;
     return (struct trace_index){.accepted = text->accepted[i],
+                                .labelled = labelled,
                                 .drafted = text->drafted[i],
                                 .token = text->token[i],
                                 .draft = text->draft + first,

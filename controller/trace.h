@@ -25,6 +25,8 @@
 /* One index of a text. Arrays are (depth) of its set. */
 struct trace_index {
     int accepted; /* leading drafts that are accepted, 0 .. drafted */
+    int labelled; /* leading drafts that were reached inside the text, so that it is known whether
+                     they are accepted; computed when read */
     int drafted; /* drafts proposed, at most the set's depth; fewer only where the text form says */
     int32_t token; /* what the target emitted here; -1 = not recorded (text form) */
     const int32_t *draft;

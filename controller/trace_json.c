@@ -149,7 +149,8 @@ static bool get_numbers(const json_t *object, const char *key, int depth, double
     return true;
 }
 
-/* Labels are 1 while accepted, 0 at the first rejection, null behind it. */
+/* Labels are 1 while accepted, 0 at a rejection inside the text, null behind that or the text's
+ * end. */
 static bool get_labels(const json_t *object, int depth, int *accepted, char **cause)
 {
     float label[TT_MAX_POSITIONS];
@@ -158,7 +159,7 @@ static bool get_labels(const json_t *object, int depth, int *accepted, char **ca
     if (!get_numbers(object, "label", depth, 0, 1, true, label, cause)) return false;
     while (k < depth && label[k] == 1) k++;
     *accepted = k;
-    if (k < depth && label[k++] != 0) goto wrong;
+    if (k < depth && !isnan(label[k]) && label[k++] != 0) goto wrong;
     for (; k < depth; k++)
         if (!isnan(label[k])) goto wrong;
     return true;
@@ -311,8 +312,8 @@ bool trace_write_index(FILE *file, int text, int i, int depth, const struct trac
     for (int k = 0; k < depth; k++) {
         json_array_append_new(draft, json_integer(index->draft[k]));
         json_array_append_new(feature, number_or_null(index->feature[k]));
-        json_array_append_new(label, k > index->accepted ? json_null()
-                                                         : json_integer(k < index->accepted));
+        json_array_append_new(label, k < index->labelled ? json_integer(k < index->accepted)
+                                                         : json_null());
         json_array_append_new(soft, number_or_null(index->soft[k]));
     }
     return write_line(file, json_pack("{s:i s:i s:i s:o s:o s:o s:o}", "text", text, "index", i,
