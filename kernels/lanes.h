@@ -6,6 +6,11 @@
  * neighbouring lanes in registers. Reductions over lanes use one fixed tree, written out here for
  * both flavours, so that their bits agree.
  *
+ * Where a body's lane state should stay in a CPU's registers over many tiles, it walks LANE_BLOCKS:
+ * blocks of LANE_BLOCK neighbouring lanes, one after another, each over all its tiles. b is a
+ * block's first lane, LANE_OWN(b) its place in a LANE_PRIVATE array, BLOCK_LANES(j) its lanes b +
+ * j. A thread of the SPMD flavour has one block: its own lanes.
+ *
  * Rules of a shared body: no libm, no fused multiply-add, no early exit inside LANES, every lane
  * statement independent of the other lanes.
  */
@@ -19,8 +24,9 @@
 #define LANE_WIDTH 4 /* lanes a thread: one 16-byte load of fp32 */
 #define LANE_COUNT (LANE_THREADS * LANE_WIDTH)
 
-/* Elements; the distance that keeps one core's loads in flight. */
-#define LANE_PREFETCH_AHEAD 4096
+#define LANE_LINE_BYTES 64       /* a CPU's cache line */
+#define LANE_PREFETCH_AHEAD 4096 /* elements; the distance that keeps one core's loads in flight   \
+                                  */
 
 /* LANE_SHIM: a test compiles the SPMD flavour for the CPU. */
 #if defined(__CUDACC__) || defined(LANE_SHIM)
@@ -38,6 +44,13 @@
     LANE_UNROLL for (int lane_##l = 0, l = (int)(threadIdx.x % LANE_THREADS) * LANE_WIDTH;         \
                      lane_##l < LANE_WIDTH; lane_##l++, l++)
 #define LANE_AT(name, l) (name)[lane_##l]
+#define LANE_BLOCK LANE_WIDTH
+#define LANE_LINES 0 /* nothing is fetched ahead */
+#define LANE_BLOCKS(b)                                                                             \
+    for (int once_##b = 1, b = (int)(threadIdx.x % LANE_THREADS) * LANE_WIDTH; once_##b;           \
+         once_##b = 0)
+#define LANE_OWN(b) 0
+#define BLOCK_LANES(j) LANE_UNROLL for (int j = 0; j < LANE_BLOCK; j++)
 #define LANE_ONCE if (threadIdx.x % LANE_THREADS == 0)
 #define LANE_PREFETCH(pointer) ((void)0)
 
@@ -68,8 +81,18 @@ LANE_GROUP_FN float lanes_max(const float *value)
 #define LANE_PRIVATE(type, name) type name[LANE_COUNT]
 #define LANES(l) _Pragma("omp simd") for (int l = 0; l < LANE_COUNT; l++)
 #define LANE_AT(name, l) (name)[l]
+#define LANE_BLOCK 32 /* two AVX-512 registers, four AVX2 ones: enough to overlap their latencies  \
+                       */
+#define LANE_LINES (LANE_BLOCK * 4 / LANE_LINE_BYTES) /* of fp32 in a block's tile */
+#define LANE_BLOCKS(b) for (int b = 0; b < LANE_COUNT; b += LANE_BLOCK)
+#define LANE_OWN(b) (b)
+#define BLOCK_LANES(j) _Pragma("omp simd") for (int j = 0; j < LANE_BLOCK; j++)
 #define LANE_ONCE
 #define LANE_PREFETCH(pointer) __builtin_prefetch((pointer), 0, 3)
+
+/* Spelt out level by level: with constant trip counts every level becomes vector code. */
+#define LANES_FOLD(half)                                                                           \
+    _Pragma("omp simd") for (int t = 0; t < (half); t++) sum[t] += sum[t + (half)]
 
 /* Thread t of the other flavour holds lanes 4t .. 4t + 3. */
 LANE_GROUP_FN float lanes_sum(const float *value)
@@ -79,12 +102,13 @@ LANE_GROUP_FN float lanes_sum(const float *value)
         const float *own = value + LANE_WIDTH * t;
         sum[t] = (own[0] + own[2]) + (own[1] + own[3]);
     }
-    for (int hop = LANE_THREADS / 2; hop > 0; hop /= 2)
-        for (int t = 0; t < hop; t++) sum[t] += sum[t + hop];
-    return sum[0];
+    LANES_FOLD(16);
+    LANES_FOLD(8);
+    LANES_FOLD(4);
+    LANES_FOLD(2);
+    return sum[0] + sum[1];
 }
 
-/* Spelt out level by level: with constant trip counts every level becomes vector code. */
 #define LANES_HALVE(half)                                                                          \
     _Pragma("omp simd") for (int t = 0; t < (half); t++) max[t] =                                  \
         max[t + (half)] > max[t] ? max[t + (half)] : max[t]

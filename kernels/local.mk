@@ -10,7 +10,7 @@ row_isa_sources = kernels/rows_cpu.c kernels/row_ops.h kernels/row_body.h kernel
 
 kernels_librows_baseline_la_SOURCES = $(row_isa_sources)
 kernels_librows_baseline_la_CPPFLAGS = $(kernels_cppflags) -DROW_OPS=row_ops_baseline -DROW_ISA='"baseline"'
-kernels_librows_baseline_la_CFLAGS = $(kernels_cflags)
+kernels_librows_baseline_la_CFLAGS = $(kernels_cflags) $(ROW_CFLAGS)
 
 if HOST_X86_64
 kernels_cppflags += -DROW_OPS_X86=1
@@ -19,11 +19,11 @@ row_isa_objects += kernels/librows_avx2.la kernels/librows_avx512.la
 
 kernels_librows_avx2_la_SOURCES = $(row_isa_sources)
 kernels_librows_avx2_la_CPPFLAGS = $(kernels_cppflags) -DROW_OPS=row_ops_avx2 -DROW_ISA='"avx2"'
-kernels_librows_avx2_la_CFLAGS = $(kernels_cflags) -march=x86-64-v3
+kernels_librows_avx2_la_CFLAGS = $(kernels_cflags) $(ROW_CFLAGS) -march=x86-64-v3
 
 kernels_librows_avx512_la_SOURCES = $(row_isa_sources)
 kernels_librows_avx512_la_CPPFLAGS = $(kernels_cppflags) -DROW_OPS=row_ops_avx512 -DROW_ISA='"avx512"'
-kernels_librows_avx512_la_CFLAGS = $(kernels_cflags) -march=x86-64-v4 -mprefer-vector-width=512
+kernels_librows_avx512_la_CFLAGS = $(kernels_cflags) $(ROW_CFLAGS) -march=x86-64-v4 -mprefer-vector-width=512
 endif
 
 kernels_libtrimtab_core_la_SOURCES = \

@@ -45,6 +45,17 @@ LANE_FN double double_of_bits(uint64_t bits)
     return x;
 }
 
+/* x - n * c where the product is exact: a single rounding, so the fused instruction of the machines
+ * that have it gives the same bits. */
+LANE_FN float minus_exact_product(float x, float n, float c)
+{
+#ifdef __FMA__
+    return __builtin_fmaf(n, -c, x);
+#else
+    return x - n * c;
+#endif
+}
+
 /* e^x for MATHS_EXP_CUT <= x <= 0 within 1 ulp (relative 1.2e-7); exactly 1 at 0; NaN for NaN.
  * Outside of that range the result is garbage that the caller masks: a branch-free body is what
  * vectorises. Adding 1.5 * 2^23 rounds to an integer that stays in the low bits; ln 2 is split so
@@ -54,7 +65,7 @@ LANE_FN float exp_unmasked(float x)
     const float round = 12582912.0f;
     const float t = x * 1.44269504f + round;
     const float n = t - round;
-    const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    const float r = minus_exact_product(x, n, 0.693359375f) - n * -2.12194440e-4f;
     float p = 1.40613725e-3f;
     p = p * r + 8.37904587e-3f;
     p = p * r + 4.16647755e-2f;

@@ -66,27 +66,33 @@ LANE_FN const void *row_address(const void *row, enum row_dtype dtype, size_t i)
     return (const char *)row + i * (dtype == ROW_F32 ? 4 : 2);
 }
 
-/* Largest of x[from .. end), -inf when nothing is larger; NaN elements lose. */
-LANE_GROUP_FN float chunk_maximum(const void *row, enum row_dtype dtype, size_t from, size_t end)
+/* Extremes (lanes) of the whole tiles x[from .. end); -inf and +inf where there are none. NaN
+ * elements are neither. */
+LANE_GROUP_FN void lane_extremes(const void *row, enum row_dtype dtype, size_t from, size_t end,
+                                 float *max, float *min)
 {
-    LANE_PRIVATE(float, max);
-    size_t i = from;
-    LANES(l) LANE_AT(max, l) = -row_infinity();
-    for (; i + LANE_COUNT <= end; i += LANE_COUNT) {
-        LANES(l)
+    LANE_BLOCKS(b)
+    {
+        float high[LANE_BLOCK], low[LANE_BLOCK];
+        BLOCK_LANES(j)
         {
-            const float x = row_value(row, dtype, i + (size_t)l);
-            LANE_AT(max, l) = x > LANE_AT(max, l) ? x : LANE_AT(max, l);
+            high[j] = -row_infinity();
+            low[j] = row_infinity();
+        }
+        for (size_t i = from + (size_t)b; i < end; i += LANE_COUNT) {
+            BLOCK_LANES(j)
+            {
+                const float x = row_value(row, dtype, i + (size_t)j);
+                high[j] = x > high[j] ? x : high[j];
+                low[j] = x < low[j] ? x : low[j];
+            }
+        }
+        BLOCK_LANES(j)
+        {
+            max[LANE_OWN(b) + j] = high[j];
+            min[LANE_OWN(b) + j] = low[j];
         }
     }
-    if (i < end) {
-        LANES(l)
-        {
-            const float x = row_value_or_removed(row, dtype, i + (size_t)l, end);
-            LANE_AT(max, l) = x > LANE_AT(max, l) ? x : LANE_AT(max, l);
-        }
-    }
-    return lanes_max(max);
 }
 
 /* One element against the chunk's maximum: its own term, or one more tie. */
@@ -97,6 +103,18 @@ LANE_FN void lose(float x, float max, float inverse_temperature, float *rest, fl
     const int none = (d < MATHS_EXP_CUT) | (d == 0.0f); /* no branch: it must become a mask */
     *rest += none ? 0.0f : e;
     *ties += d == 0.0f ? 1.0f : 0.0f;
+}
+
+/* Whether a block whose elements lie between these extremes (LANE_BLOCK) has no tie with the
+ * maximum and none that is cut off: lose() is the exponential alone then. Below T = 2 no difference
+ * can underflow to a tie. */
+LANE_FN int block_only_loses(const float *high, const float *low, float max,
+                             float inverse_temperature)
+{
+    int special = inverse_temperature <= 0.5f;
+    BLOCK_LANES(j)
+    special |= (high[j] == max) | ((low[j] - max) * inverse_temperature < MATHS_EXP_CUT);
+    return !special;
 }
 
 /* What a chunk's elements are compared with. All removed: any finite reference will do, and a NaN
@@ -120,34 +138,90 @@ LANE_FN struct row_partial chunk_finish(float max, float rest, float ties)
     return partial;
 }
 
-/* The chunk x[from .. end), at most ROW_CHUNK elements. Its next chunk is fetched meanwhile:
- * row_end bounds that. */
-LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dtype, size_t from,
-                                              size_t end, size_t row_end, float inverse_temperature)
+/* What will be read next, fetched while the chunk at hand is summed. */
+struct row_ahead {
+    const char *data; /* (bytes) */
+    size_t bytes;
+};
+
+/* One more cache line. */
+LANE_FN void ahead_fetch(struct row_ahead *ahead)
 {
+    if (ahead->bytes < LANE_LINE_BYTES) return;
+    LANE_PREFETCH(ahead->data);
+    ahead->data += LANE_LINE_BYTES;
+    ahead->bytes -= LANE_LINE_BYTES;
+}
+
+/* Sums (lanes) over the whole tiles x[from .. end), their extremes known. */
+LANE_GROUP_FN void lanes_lose(const void *row, enum row_dtype dtype, size_t from, size_t end,
+                              float max, const float *lane_max, const float *lane_min,
+                              float inverse_temperature, struct row_ahead ahead, float *rest,
+                              float *ties)
+{
+    LANE_BLOCKS(b)
+    {
+        const size_t first = from + (size_t)b;
+        float own_rest[LANE_BLOCK], own_ties[LANE_BLOCK];
+        BLOCK_LANES(j) own_rest[j] = own_ties[j] = 0.0f;
+        if (!LANE_SPMD && block_only_loses(lane_max + LANE_OWN(b), lane_min + LANE_OWN(b), max,
+                                           inverse_temperature)) {
+            for (size_t i = first; i < end; i += LANE_COUNT) {
+                for (int f = 0; f < LANE_LINES; f++) ahead_fetch(&ahead);
+                BLOCK_LANES(j)
+                own_rest[j] += exp_unmasked((row_value(row, dtype, i + (size_t)j) - max) *
+                                            inverse_temperature);
+            }
+        } else {
+            for (size_t i = first; i < end; i += LANE_COUNT) {
+                for (int f = 0; f < LANE_LINES; f++) ahead_fetch(&ahead);
+                BLOCK_LANES(j)
+                lose(row_value(row, dtype, i + (size_t)j), max, inverse_temperature, &own_rest[j],
+                     &own_ties[j]);
+            }
+        }
+        BLOCK_LANES(j)
+        {
+            rest[LANE_OWN(b) + j] = own_rest[j];
+            ties[LANE_OWN(b) + j] = own_ties[j];
+        }
+    }
+}
+
+/* The chunk x[from .. end), at most ROW_CHUNK elements. */
+LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dtype, size_t from,
+                                              size_t end, struct row_ahead ahead,
+                                              float inverse_temperature)
+{
+    LANE_PRIVATE(float, lane_max);
+    LANE_PRIVATE(float, lane_min);
     LANE_PRIVATE(float, rest);
     LANE_PRIVATE(float, ties);
-    size_t i = from;
+    LANE_PRIVATE(float, tail);
+    LANE_PRIVATE(float, max_of_all);
+    const size_t whole = end - (end - from) % LANE_COUNT;
 
-    const float chunk_max = chunk_maximum(row, dtype, from, end);
-    const float max = chunk_reference(chunk_max);
+    lane_extremes(row, dtype, from, whole, lane_max, lane_min);
     LANES(l)
     {
-        LANE_AT(rest, l) = 0.0f;
-        LANE_AT(ties, l) = 0.0f;
+        LANE_AT(tail, l) = -row_infinity();
+        LANE_AT(max_of_all, l) = LANE_AT(lane_max, l);
     }
-    for (; i + LANE_COUNT <= end; i += LANE_COUNT) {
-        if (!LANE_SPMD && i + LANE_PREFETCH_AHEAD < row_end)
-            for (size_t line = 0; line < LANE_COUNT; line += dtype == ROW_F32 ? 16 : 32)
-                LANE_PREFETCH(row_address(row, dtype, i + LANE_PREFETCH_AHEAD + line));
+    if (whole < end) {
         LANES(l)
-        lose(row_value(row, dtype, i + (size_t)l), max, inverse_temperature, &LANE_AT(rest, l),
-             &LANE_AT(ties, l));
+        {
+            const float x = row_value_or_removed(row, dtype, whole + (size_t)l, end);
+            LANE_AT(tail, l) = x;
+            LANE_AT(max_of_all, l) = x > LANE_AT(lane_max, l) ? x : LANE_AT(lane_max, l);
+        }
     }
-    if (i < end) {
+    const float chunk_max = lanes_max(max_of_all);
+    const float max = chunk_reference(chunk_max);
+    lanes_lose(row, dtype, from, whole, max, lane_max, lane_min, inverse_temperature, ahead, rest,
+               ties);
+    if (whole < end) {
         LANES(l)
-        lose(row_value_or_removed(row, dtype, i + (size_t)l, end), max, inverse_temperature,
-             &LANE_AT(rest, l), &LANE_AT(ties, l));
+        lose(LANE_AT(tail, l), max, inverse_temperature, &LANE_AT(rest, l), &LANE_AT(ties, l));
     }
     const float rest_sum = lanes_sum(rest);
     return chunk_finish(chunk_max, rest_sum, lanes_sum(ties));

@@ -30,8 +30,9 @@ static __global__ void chunk_kernel(const void *data, size_t rows, size_t vocab,
     if (warp >= rows * chunks) return;
     const size_t row = warp / chunks, from = warp % chunks * ROW_CHUNK;
     const size_t end = vocab - from > ROW_CHUNK ? from + ROW_CHUNK : vocab;
-    const struct row_partial partial = chunk_losers(row_address(data, dtype, row * stride), dtype,
-                                                    from, end, vocab, inverse_temperature[row]);
+    const struct row_partial partial =
+        chunk_losers(row_address(data, dtype, row * stride), dtype, from, end, row_ahead{},
+                     inverse_temperature[row]);
     LANE_ONCE partials[warp] = partial;
 }
 

@@ -25,12 +25,34 @@ static size_t end_of(size_t from, size_t step, size_t vocab)
     return vocab - from > step ? from + step : vocab;
 }
 
+/* One text for all types, so that there is one loop to make quick: a chunk is fp32 here. */
+static __attribute__((noinline)) struct row_partial
+losers_of(const float *chunk, size_t count, struct row_ahead ahead, float inverse_temperature)
+{
+    return chunk_losers(chunk, ROW_F32, 0, count, ahead, inverse_temperature);
+}
+
+LANE_FN struct row_partial partial_of(enum row_dtype dtype, const void *row, size_t from,
+                                      size_t end, size_t row_end, float inverse_temperature)
+{
+    _Alignas(LANE_LINE_BYTES) float wide[ROW_CHUNK];
+    const size_t count = end - from, left = end_of(end, ROW_CHUNK, row_end) - end;
+    const struct row_ahead ahead = {row_address(row, dtype, end),
+                                    left * (dtype == ROW_F32 ? 4 : 2)};
+
+    if (dtype == ROW_F32)
+        return losers_of((const float *)row + from, count, ahead, inverse_temperature);
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) wide[i] = row_value(row, dtype, from + i);
+    return losers_of(wide, count, ahead, inverse_temperature);
+}
+
 LANE_FN int partials_of(enum row_dtype dtype, const void *row, size_t vocab,
                         float inverse_temperature, struct row_partial *partials)
 {
     for (size_t from = 0; from < vocab; from += ROW_CHUNK, partials++)
-        *partials = chunk_losers(row, dtype, from, end_of(from, ROW_CHUNK, vocab), vocab,
-                                 inverse_temperature);
+        *partials = partial_of(dtype, row, from, end_of(from, ROW_CHUNK, vocab), vocab,
+                               inverse_temperature);
     return 0;
 }
 
@@ -40,16 +62,10 @@ static void partials_any(const void *row, enum tt_dtype dtype, size_t vocab,
     (void)FOR_DTYPE(dtype, partials_of, row, vocab, inverse_temperature, partials);
 }
 
-LANE_FN struct row_partial partial_of(enum row_dtype dtype, const void *row, size_t from,
-                                      size_t end, float inverse_temperature)
-{
-    return chunk_losers(row, dtype, from, end, 0, inverse_temperature);
-}
-
 static struct row_partial partial_any(const void *row, enum tt_dtype dtype, size_t from, size_t end,
                                       float inverse_temperature)
 {
-    return FOR_DTYPE(dtype, partial_of, row, from, end, inverse_temperature);
+    return FOR_DTYPE(dtype, partial_of, row, from, end, end, inverse_temperature);
 }
 
 LANE_FN size_t find_of(enum row_dtype dtype, const void *row, size_t from, size_t end, float value)

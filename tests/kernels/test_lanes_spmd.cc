@@ -30,7 +30,7 @@ static row_partial partial_of_warp(const float *row, size_t from, size_t end, fl
                                    uint32_t order)
 {
     row_partial partial[warp::THREADS];
-    warp::run([&](unsigned t) { partial[t] = chunk_losers(row, ROW_F32, from, end, end, scale); },
+    warp::run([&](unsigned t) { partial[t] = chunk_losers(row, ROW_F32, from, end, row_ahead{}, scale); },
               order);
     for (unsigned t = 1; t < warp::THREADS; t++)
         if (std::memcmp(&partial[t], &partial[0], sizeof partial[0]) != 0 &&
