@@ -9,6 +9,7 @@
 /* A verb: argv[0] is its name. Returns the exit status. */
 int bench_convert(int argc, char **argv);
 int bench_cost(int argc, char **argv);
+int bench_load(int argc, char **argv);
 int bench_loop(int argc, char **argv);
 int bench_record(int argc, char **argv);
 int bench_replay(int argc, char **argv);
@@ -37,13 +38,17 @@ double bench_real(const struct bench_option *options, const char *name, double l
 size_t bench_list(const struct bench_option *options, const char *name, long low, long high,
                   long *out, size_t most);
 
+/* Rewrite the model `from` as `to` in another form of its weights, whole or not at all; threads 0 =
+ * one a processor. 0, or -1 with *cause. */
+int bench_make_form(const char *from, const char *to, const char *form, int threads, char **cause);
+
 struct bench_prompt {
-    char *text;
+    char *text, *category; /* category "" when none is given */
     double temperature;
     int max_tokens;
 };
-/* Read JSON Lines of {"prompt", "temperature"?, "max_tokens"?}. Returns the count, or -1 after
- * complaining with the line. */
+/* Read JSON Lines of {"prompt", "category"?, "temperature"?, "max_tokens"?}. Returns the count, or
+ * -1 after complaining with the line. */
 int bench_read_prompts(const char *path, struct bench_prompt **prompts);
 void bench_free_prompts(struct bench_prompt *prompts, int count);
 

@@ -146,22 +146,14 @@ static double run_bare(struct bench *bench, const struct cell *cell, int block)
     return cell->concurrency * bench->tokens / length * 1000;
 }
 
-static void forget_beginnings(struct bench *bench)
-{
-    for (int s = 0; s < bench->process.loop->parallel; s++) {
-        lm_trim(bench->process.pair.target, s, 0);
-        bench->process.loop->slot[s].in_target = 0;
-    }
-}
-
 static void run_block(struct bench *bench, struct cell *cell, int block)
 {
     struct measured off, adaptive;
 
-    forget_beginnings(bench);
+    inprocess_forget(&bench->process);
     cell->bare_tps[block] = run_bare(bench, cell, block);
     off = run_policy(bench, cell, block, MODE_OFF);
-    forget_beginnings(bench);
+    inprocess_forget(&bench->process);
     adaptive = run_policy(bench, cell, block, MODE_ADAPTIVE);
     cell->off_tps[block] = off.tps;
     cell->adaptive_tps[block] = adaptive.tps;
@@ -193,13 +185,13 @@ static struct bench_median first_token(struct bench *bench)
             snprintf(text + strlen(text), sizeof text - strlen(text), " Here is sentence %d.",
                      i + block);
         count = lm_tokenize(lm, text, strlen(text), true, true, &tokens);
-        forget_beginnings(bench);
+        inprocess_forget(&bench->process);
         lm_batch_clear(batch);
         bare = ticks_ms();
         for (int i = 0; i < count; i++) lm_batch_add(batch, tokens[i], i, 0, i == count - 1);
         if (lm_decode(lm, batch, NULL) == 0) argmax(lm_logits(lm, batch->count - 1), lm_vocab(lm));
         bare = ticks_ms() - bare;
-        forget_beginnings(bench);
+        inprocess_forget(&bench->process);
         job.prompt = text;
         if (inprocess_run(&bench->process, &job, 1, 1, NULL, NULL, NULL) != 0) break;
         ratio[block] = job.first_ms / bare;

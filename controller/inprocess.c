@@ -41,9 +41,13 @@ static int open_costs(struct inprocess *process, const struct inprocess_options 
     return options->profile ? profile_costs(&profile, process->cost, cause) : 0;
 }
 
-int inprocess_open(struct inprocess *process, const struct inprocess_options *options, char **cause)
+static int open_loop(struct inprocess *process, const struct inprocess_options *options,
+                     char **cause)
 {
     struct loop_options loop = {
+        .target = process->pair.target,
+        .draft = process->pair.draft,
+        .cost = process->cost,
         .parallel = options->pair.parallel,
         .max_draft = options->pair.max_draft,
         .prefill_chunk = 128,
@@ -57,22 +61,42 @@ int inprocess_open(struct inprocess *process, const struct inprocess_options *op
         .refitted = ignore_refit,
     };
 
+    process->loop = loop_new(&loop, 2 * options->pair.parallel, cause);
+    return process->loop ? 0 : -1;
+}
+
+int inprocess_open(struct inprocess *process, const struct inprocess_options *options, char **cause)
+{
     memset(process, 0, sizeof *process);
     if (pair_open(&process->pair, &options->pair, cause) != 0 ||
         open_costs(process, options, cause) != 0)
         return -1;
-    loop.target = process->pair.target;
-    loop.draft = process->pair.draft;
-    loop.cost = process->cost;
-    process->loop = loop_new(&loop, 2 * options->pair.parallel, cause);
-    return process->loop ? 0 : -1;
+    return open_loop(process, options, cause);
+}
+
+int inprocess_share(struct inprocess *process, const struct inprocess *owner,
+                    const struct inprocess_options *options, char **cause)
+{
+    *process = (struct inprocess){.pair = owner->pair, .shared = true};
+    return open_costs(process, options, cause) != 0 ? -1 : open_loop(process, options, cause);
+}
+
+void inprocess_forget(struct inprocess *process)
+{
+    for (int i = 0; i < process->loop->parallel; i++) {
+        struct slot *slot = &process->loop->slot[i];
+
+        lm_trim(process->pair.target, i, 0);
+        if (process->pair.draft) lm_trim(process->pair.draft, i, 0);
+        slot->in_target = slot->draft_base = slot->draft_end = 0;
+    }
 }
 
 void inprocess_close(struct inprocess *process)
 {
     loop_free(process->loop);
     cost_free(process->cost);
-    pair_close(&process->pair);
+    if (!process->shared) pair_close(&process->pair);
     memset(process, 0, sizeof *process);
 }
 
@@ -151,6 +175,7 @@ int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int cou
     char *why = NULL;
 
     if (!flights) return -1;
+    process->enough = false;
     for (long steps = 0; !why && (next < count || flying > 0); steps++) {
         for (int i = 0; i < concurrency && next < count && !why; i++) {
             if (flights[i].request) continue;
@@ -159,6 +184,7 @@ int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int cou
             flying++;
         }
         if (between) between(state, process->loop, steps);
+        if (process->enough) break;
         loop_step(process->loop);
         for (int i = 0; i < concurrency; i++)
             if (flights[i].request && landed(&flights[i], &why)) flying--;
@@ -168,7 +194,8 @@ int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int cou
         request_cancel(flights[i].request);
         request_unref(flights[i].request);
     }
-    while (why && loop_step(process->loop)) continue; /* lets go of what was cancelled */
+    while ((why || process->enough) && loop_step(process->loop))
+        continue; /* lets go of what was cancelled */
     free(flights);
     if (!why) return 0;
     cause_set(cause, "%s", why);

@@ -12,6 +12,8 @@ struct inprocess {
     struct pair pair;
     struct cost_model *cost;
     struct loop *loop;
+    bool shared; /* the pair belongs to another one */
+    bool enough; /* set by `between`: the run ends here, what still runs is cancelled */
 };
 
 struct inprocess_options {
@@ -24,6 +26,14 @@ struct inprocess_options {
 int inprocess_open(struct inprocess *process, const struct inprocess_options *options,
                    char **cause);
 void inprocess_close(struct inprocess *process);
+
+/* A second loop, with cost model and estimators of its own, over the pair of `owner`, which
+ * outlives it. Only one of the two may have requests at a time; the other one forgets first. */
+int inprocess_share(struct inprocess *process, const struct inprocess *owner,
+                    const struct inprocess_options *options, char **cause);
+/* Let go of every text that the contexts hold, so that the next run reads all of its prompts. No
+ * request may run. */
+void inprocess_forget(struct inprocess *process);
 
 struct inprocess_job {
     const char *prompt; /* raw text; special tokens are parsed */
