@@ -335,7 +335,7 @@ static void start_run(struct llama_node *node)
         .max_draft = node->options.max_draft,
     };
 
-    llama_open_hardware(hardware, sizeof hardware);
+    cost_cache_hardware(hardware, sizeof hardware);
     node->run_id = node->options.store ? store_begin_run(node->options.store, &run) : 0;
     free(text);
     json_decref(settings);

@@ -9,7 +9,6 @@
 
 #include "controller/cause.h"
 #include "controller/node_llama_open.h"
-#include "controller/profile.h"
 
 static void report_loading(void *state, const char *what, double done)
 {
@@ -51,83 +50,33 @@ int llama_open_models(struct llama_node *node, char **cause)
     return pair_open(&node->pair, &pair, cause);
 }
 
-void llama_open_hardware(char *out, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    char line[256], name[96] = "unknown processor";
-
-    while (file && fgets(line, sizeof line, file)) {
-        char *value = strchr(line, ':');
-
-        if (strncmp(line, "model name", 10) != 0 || !value) continue;
-        snprintf(name, sizeof name, "%s", value + 2);
-        name[strcspn(name, "\n")] = '\0';
-        break;
-    }
-    if (file) fclose(file);
-    snprintf(out, size, "%s, %ld processors", name, sysconf(_SC_NPROCESSORS_ONLN));
-}
-
-/* Everything that a measured cost depends on. */
-static void cost_key(const struct llama_node *node, char *key, size_t size)
-{
-    const struct node_llama_options *options = &node->options;
-    char hardware[128];
-
-    llama_open_hardware(hardware, sizeof hardware);
-    snprintf(key, size, "%s|%s|%s|%s|%s|threads %d|parallel %d|draft %d|cells %d|exact %d|%s",
-             lm_digest(node->pair.target), node->pair.draft ? lm_digest(node->pair.draft) : "-",
-             lm_engine_version(), hardware, node->device ? node->device : "auto", options->threads,
-             options->parallel, options->max_draft, lm_context_cells(node->pair.target),
-             options->exact, PACKAGE_VERSION);
-}
-
-static bool cost_path(const struct llama_node *node, const char *key, char *path, size_t size)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    if (!node->cache_dir) return false;
-    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
-    return (size_t)snprintf(path, size, "%s/cost-%016llx.json", node->cache_dir,
-                            (unsigned long long)hash) < size;
-}
-
 int llama_open_costs(struct llama_node *node, char **cause)
 {
-    const struct node_llama_options *options = &node->options;
-    struct profile_options profile = {
-        .target = node->pair.target,
-        .draft = node->pair.draft,
-        .parallel = options->parallel,
-        .max_draft = lm_can_roll_back(node->pair.target) ? options->max_draft : 0,
+    struct cost_cache_options options = {
+        .pair = &node->pair,
+        .device = node->device,
+        .threads = node->options.threads,
+        .parallel = node->options.parallel,
+        .max_draft = node->options.max_draft,
+        .exact = node->options.exact,
+        .dir = node->cache_dir,
         .stop = &node->leaving,
         .progress = report_profile,
         .state = node,
     };
-    char key[512], path[512];
-    bool kept;
+    char *warning = NULL;
+    int status = cost_cache_open(&options, &node->cost, &node->cost_cache, &warning, cause);
 
-    node->cost = pair_cost_new(options->parallel, options->max_draft);
-    if (!node->cost) {
-        cause_set(cause, "out of memory");
-        return -1;
-    }
-    cost_key(node, key, sizeof key);
-    kept = cost_path(node, key, path, sizeof path);
-    if (kept && cost_load(node->cost, path, key)) return 0;
-    if (profile_costs(&profile, node->cost, cause) != 0) return -1;
-    llama_open_save_costs(node);
-    return 0;
+    if (warning) llama_node_event(node, "warning", "cost", warning);
+    free(warning);
+    return status;
 }
 
 void llama_open_save_costs(struct llama_node *node)
 {
-    char key[512], path[512], *cause = NULL;
+    char *cause = NULL;
 
-    if (cost_unsteady(node->cost)) return;
-    cost_key(node, key, sizeof key);
-    if (!cost_path(node, key, path, sizeof path)) return;
-    if (!cost_save(node->cost, path, key, &cause))
+    if (!cost_cache_save(&node->cost_cache, node->cost, &cause))
         llama_node_event(node, "warning", "cost", cause ? cause : "not cached");
     free(cause);
 }

@@ -16,8 +16,6 @@ void llama_open_save_costs(struct llama_node *node);
  * thread. */
 void llama_open_learned(struct llama_node *node);
 void llama_open_save_learned(struct llama_node *node);
-/* "AMD EPYC, 2 threads" */
-void llama_open_hardware(char *out, size_t size);
 
 /* node_llama_snapshot.c */
 void llama_node_snapshot(struct node *node, struct snapshot *out);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "controller/cost_cache.h"
 #include "controller/node_llama.h"
 #include "controller/pair.h"
 #include "controller/rates.h"
@@ -36,6 +37,7 @@ struct llama_node {
     char *model, *draft, *device, *cache_dir, *state_dir, *record;
     struct pair pair;
     struct cost_model *cost; /* the loop's thread */
+    struct cost_cache cost_cache;
     struct loop *loop;
     int64_t run_id;
     FILE *record_file; /* the loop's thread */

@@ -1,5 +1,6 @@
 # controller/replay.mk - traces, their replay under a virtual clock, and the benchmarks over them.
 controller_libnode_la_SOURCES += \
+	controller/cost_cache.c controller/cost_cache.h \
 	controller/grade.c controller/grade.h \
 	controller/parity_budget.c controller/parity_budget.h \
 	controller/replay.c controller/replay.h controller/replay_streams.h \
@@ -9,4 +10,4 @@ controller_libnode_la_SOURCES += \
 controller_libnode_la_CFLAGS += $(ZLIB_CFLAGS)
 controller_libnode_la_LIBADD = $(ZLIB_LIBS)
 
-trimtab_bench_SOURCES += controller/bench_record.c controller/bench_replay.c
+trimtab_bench_SOURCES += controller/bench_cost.c controller/bench_record.c controller/bench_replay.c
