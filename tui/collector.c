@@ -267,6 +267,8 @@ static void read_due(struct collector *collector, struct schedule *schedule,
 
         if (wishes->view == VIEW_REQUESTS) {
             fetch_of_node(collector, schedule, "requests", NEWS_REQUESTS);
+        } else if (wishes->view == VIEW_SETTINGS) {
+            fetch_of_node(collector, schedule, "settings", NEWS_SETTINGS);
         } else if (wishes->at_ms > 0) { /* came with the past */
         } else if (wishes->view == VIEW_ESTIMATOR) {
             fetch_of_node(collector, schedule, "calibration", NEWS_CALIBRATION);
@@ -323,17 +325,47 @@ static void *read_thread(void *state)
 
 /* ---- commands */
 
+static json_t *command_body(const struct ui_command *command)
+{
+    json_t *value;
+
+    if (command->kind == COMMAND_MODE)
+        return json_pack("{s:s, s:I, s:s}", "mode", mode_name(command->mode), "expect_generation",
+                         (json_int_t)command->expect_generation, "reason",
+                         "toggled from the console");
+    value = json_loads(command->value, JSON_DECODE_ANY, NULL);
+    return json_pack("{s:o, s:I, s:s}", command->setting, value, "expect_generation",
+                     (json_int_t)command->expect_generation, "reason", "set from the console");
+}
+
+static enum client_status ask_node(struct client *client, const struct ui_command *command,
+                                   struct client_reply *reply)
+{
+    char rest[48];
+    json_t *body = NULL;
+    char *path = NULL;
+    enum client_status status = CLIENT_INVALID;
+
+    if (command->kind == COMMAND_CANCEL) {
+        snprintf(rest, sizeof rest, "requests/%" PRId64, command->request);
+        path = client_node_path(command->node, rest);
+        if (path != NULL) status = client_delete(client, path, reply);
+    } else {
+        path = client_node_path(command->node, command->kind == COMMAND_MODE ? "mode" : "settings");
+        body = command_body(command);
+        if (path != NULL && body != NULL) status = client_put(client, path, body, reply);
+    }
+    json_decref(body);
+    free(path);
+    return status;
+}
+
 static void send_command(struct collector *collector, const struct ui_command *command)
 {
     struct client_reply reply = {0};
     struct news news = {.kind = NEWS_ANSWER};
-    json_t *body =
-        json_pack("{s:s, s:I, s:s}", "mode", mode_name(command->mode), "expect_generation",
-                  (json_int_t)command->expect_generation, "reason", "toggled from the console");
-    char *path = client_node_path(command->node, "mode");
-    enum client_status status = CLIENT_INVALID;
+    enum client_status status = ask_node(collector->writer, command, &reply);
 
-    if (body != NULL && path != NULL) status = client_put(collector->writer, path, body, &reply);
     snprintf(news.node, sizeof news.node, "%s", command->node);
     news.generation = json_integer_value(json_object_get(reply.body, "generation"));
     news.answer = status == CLIENT_OK                                    ? ANSWER_OK
@@ -342,10 +374,14 @@ static void send_command(struct collector *collector, const struct ui_command *c
                                                                          : ANSWER_UNREACHABLE;
     news.text = reply.cause;
     reply.cause = NULL;
+    if (status == CLIENT_OK && command->kind == COMMAND_SET) { /* all settings as they are now */
+        struct news settings = {.kind = NEWS_SETTINGS, .json = json_incref(reply.body)};
+
+        snprintf(settings.node, sizeof settings.node, "%s", command->node);
+        publish(collector, &settings);
+    }
     publish(collector, &news);
     client_reply_clear(&reply);
-    json_decref(body);
-    free(path);
 }
 
 static void *command_thread(void *state)

@@ -62,6 +62,8 @@ void model_watch(struct model *model, const char *node_id)
     forget_tables(model);
     text_clean(model->node_id, sizeof model->node_id, node_id);
     model->snapshot_known = model->requests_known = model->decisions_known = false;
+    model->settings_known = false;
+    model->settings_count = 0;
     memset(model->refusal, 0, sizeof model->refusal);
     model->requests_count = model->decisions_count = model->marks_count = 0;
     model->restarted_time_ms = 0;
@@ -204,6 +206,7 @@ int model_take_nodes(struct model *model, const json_t *nodes, char **cause)
         COPY(node->reason, health, "reason");
         node->tier = (int)integer_at(item, "tier");
         node->can_set_mode = has_name(json_object_get(item, "capabilities"), "mode");
+        node->can_set = has_name(json_object_get(item, "capabilities"), "settings");
     }
     model->read_only = json_is_true(json_object_get(nodes, "read_only"));
     model->nodes_known = true;
@@ -547,4 +550,36 @@ int model_take_past(struct model *model, const json_t *past, char **cause)
                    take_cost(model, json_object_get(past, "cost"), cause) != 0
                ? -1
                : 0;
+}
+
+const struct model_setting *model_setting_named(const struct model *model, const char *name)
+{
+    for (int i = 0; i < model->settings_count; i++)
+        if (strcmp(model->setting[i].name, name) == 0) return &model->setting[i];
+    return NULL;
+}
+
+int model_take_settings(struct model *model, const json_t *settings, char **cause)
+{
+    const char *key;
+    json_t *value;
+
+    if (check_schema(settings, "trimtab.settings/1", NULL, cause) != 0) return -1;
+    model->settings_count = 0;
+    json_object_foreach((json_t *)(uintptr_t)settings, key, value)
+    {
+        struct model_setting *row = &model->setting[model->settings_count];
+        char *text;
+
+        if (strcmp(key, "schema") == 0 || strcmp(key, "generation") == 0) continue;
+        if (model->settings_count == MODEL_SETTINGS) break;
+        text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        text_clean(row->name, sizeof row->name, key);
+        text_clean(row->value, sizeof row->value, text != NULL ? text : "");
+        free(text);
+        model->settings_count++;
+    }
+    model->settings_known = true;
+    model->refusal[LIST_SETTINGS][0] = '\0';
+    return 0;
 }

@@ -24,6 +24,9 @@
 #define MODEL_BINS 10
 #define MODEL_COSTS 256
 #define MODEL_UNIFORM 33 /* K = 0 .. 32 */
+#define MODEL_SETTINGS 24
+#define MODEL_SETTING_NAME 32
+#define MODEL_VALUE 40
 
 enum series_name {
     SERIES_SLOPE,
@@ -39,7 +42,7 @@ struct model_node {
     char id[SNAPSHOT_NAME], kind[16], model[SNAPSHOT_NAME], mode[16], state[16], reason[200];
     char unable[200]; /* why a capability is missing */
     int tier;         /* -1 = unknown */
-    bool can_set_mode;
+    bool can_set_mode, can_set;
 };
 
 struct model_request {
@@ -78,7 +81,13 @@ enum model_list {
     LIST_DECISIONS,
     LIST_CALIBRATION,
     LIST_COST,
+    LIST_SETTINGS,
     LIST_COUNT
+};
+
+struct model_setting {
+    char name[MODEL_SETTING_NAME];
+    char value[MODEL_VALUE]; /* as JSON: 6, true, "auto" */
 };
 
 struct model_mark { /* a moment to show in charts */
@@ -104,8 +113,10 @@ struct model {
         struct series series[SERIES_COUNT];
         char refusal[160]; /* why it could not be fetched */
     } past;
-    bool requests_known, decisions_known, strata_known, costs_known;
-    int requests_count, decisions_count, marks_count, strata_count, costs_count, uniform_count;
+    bool requests_known, decisions_known, strata_known, costs_known, settings_known;
+    int requests_count, decisions_count, marks_count, strata_count, costs_count, uniform_count,
+        settings_count;
+    struct model_setting setting[MODEL_SETTINGS];
     struct model_request request[MODEL_REQUESTS];
     struct model_decision decision[MODEL_DECISIONS]; /* newest first */
     struct model_mark mark[MODEL_MARKS];
@@ -132,6 +143,7 @@ int model_take_requests(struct model *model, const json_t *requests, char **caus
 int model_take_calibration(struct model *model, const json_t *calibration, char **cause);
 int model_take_cost(struct model *model, const json_t *cost, char **cause);
 int model_take_decisions(struct model *model, const json_t *decisions, char **cause);
+int model_take_settings(struct model *model, const json_t *settings, char **cause);
 /* Of the moment that is looked at; those of another one are ignored. */
 int model_take_past(struct model *model, const json_t *past, char **cause);
 int model_take_past_history(struct model *model, const json_t *history, char **cause);
@@ -145,6 +157,9 @@ void model_refuse(struct model *model, enum model_list list, const char *why);
 const struct snapshot *model_snapshot(const struct model *model);
 const struct series *model_series(const struct model *model, int series);
 bool model_is_known(const struct model *model);
+
+/* The setting of that name, or NULL. */
+const struct model_setting *model_setting_named(const struct model *model, const char *name);
 
 /* The row of the watched node, or NULL. */
 const struct model_node *model_watched(const struct model *model);

@@ -143,6 +143,8 @@ static int take(struct script *script, json_t *document, char **cause)
         result = model_take_calibration(model, document, cause);
     } else if (strncmp(schema, "trimtab.cost/", 13) == 0) {
         result = model_take_cost(model, document, cause);
+    } else if (strncmp(schema, "trimtab.settings/", 17) == 0) {
+        result = model_take_settings(model, document, cause);
     } else if (strncmp(schema, "trimtab.decisions/", 18) == 0) {
         result = model_take_decisions(model, document, cause);
     } else {
@@ -256,7 +258,8 @@ static int do_trouble(struct script *script, char *rest, char **cause)
 
 static int do_refuse(struct script *script, char *rest, char **cause)
 {
-    static const char *const names[] = {"nodes", "requests", "decisions", "calibration", "cost"};
+    static const char *const names[] = {"nodes",       "requests", "decisions",
+                                        "calibration", "cost",     "settings"};
     size_t length = strcspn(rest, " ");
 
     if (need_ui(script, cause) != 0) return -1;
@@ -282,6 +285,7 @@ static int do_key(struct script *script, char *rest, char **cause)
 
         if (key == KEY_CODE_NONE) return fail(script, cause, "no such key: ", name);
         ui_key(script->ui, key);
+        ui_draw(script->ui, script->screen);
     }
     return 0;
 }
@@ -299,9 +303,16 @@ static int do_expect(struct script *script, char *rest, char **cause)
     char found[128] = "command none";
 
     if (need_ui(script, cause) != 0) return -1;
-    if (ui_take_command(script->ui, &command))
-        snprintf(found, sizeof found, "command %s %" PRId64, mode_name(command.mode),
-                 command.expect_generation);
+    if (ui_take_command(script->ui, &command)) {
+        if (command.kind == COMMAND_MODE)
+            snprintf(found, sizeof found, "command %s %" PRId64, mode_name(command.mode),
+                     command.expect_generation);
+        else if (command.kind == COMMAND_SET)
+            snprintf(found, sizeof found, "command %s=%s %" PRId64, command.setting, command.value,
+                     command.expect_generation);
+        else
+            snprintf(found, sizeof found, "command cancel %" PRId64, command.request);
+    }
     return strcmp(found, rest) == 0 ? 0 : fail(script, cause, "found instead: ", found);
 }
 

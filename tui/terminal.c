@@ -281,7 +281,8 @@ static void take_failure(struct terminal *terminal, const struct news *news)
     static const enum model_list list[NEWS_KINDS] = {[NEWS_REQUESTS] = LIST_REQUESTS,
                                                      [NEWS_DECISIONS] = LIST_DECISIONS,
                                                      [NEWS_CALIBRATION] = LIST_CALIBRATION,
-                                                     [NEWS_COST] = LIST_COST};
+                                                     [NEWS_COST] = LIST_COST,
+                                                     [NEWS_SETTINGS] = LIST_SETTINGS};
     const char *why = news->text != NULL ? news->text : "the daemon does not answer";
 
     if (news->kind == NEWS_NODES || news->kind == NEWS_SNAPSHOT)
@@ -329,6 +330,9 @@ static void take_one(struct terminal *terminal, const struct news *news)
         break;
     case NEWS_COST:
         result = model_take_cost(model, news->json, &cause);
+        break;
+    case NEWS_SETTINGS:
+        result = model_take_settings(model, news->json, &cause);
         break;
     case NEWS_PAST:
         result = model_take_past(model, news->json, &cause);
@@ -380,6 +384,8 @@ static bool take_keys(struct terminal *terminal, bool readable)
             resized = 1;
             continue;
         }
+        if (terminal->dirty) /* keys typed ahead mean the row that the ones before have selected */
+            ui_draw(terminal->ui, terminal->screen);
         asks = ui_key(terminal->ui, translate_key(result, key));
         if (asks & UI_QUIT) return false;
         if (asks & UI_DRAW) terminal->dirty = true;

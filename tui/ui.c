@@ -1,4 +1,4 @@
-/* ui.c - see ui.h: time, data, keys and the questions a key asks. Drawing is in ui_draw.c and
+/* ui.c - see ui.h: time, data and keys. Acting on a node is in ui_act.c, drawing in ui_draw.c and
  * view_*.c. */
 #include "config.h"
 
@@ -10,7 +10,6 @@
 #include "tui/ui_state.h"
 #include "tui/when.h"
 
-#define MESSAGE_MS 8000
 #define INTERVAL_LEAST_MS 250
 #define INTERVAL_MOST_MS 60000
 #define MINUTE_MS INT64_C(60000)
@@ -80,14 +79,9 @@ bool ui_is_past(const struct ui *ui)
     return ui->model->past.time_ms > 0;
 }
 
-static bool node_is_silent(const struct ui *ui)
-{
-    return model_is_stale(ui->model, ui->mono_ms, ui->options.interval_ms);
-}
-
 bool ui_is_stale(const struct ui *ui)
 {
-    return !ui_is_past(ui) && node_is_silent(ui);
+    return !ui_is_past(ui) && model_is_stale(ui->model, ui->mono_ms, ui->options.interval_ms);
 }
 
 bool ui_is_read_only(const struct ui *ui)
@@ -102,13 +96,6 @@ int64_t ui_chart_end_ms(const struct ui *ui)
     if (ui_is_past(ui)) return ui_at_ms(ui) + 1;
     if (!ui->paused && ui_is_stale(ui)) end_ms += ui->mono_ms - ui->model->advanced_mono_ms;
     return end_ms;
-}
-
-static void say(struct ui *ui, enum element element, bool until_key, const char *text)
-{
-    text_clean(ui->message, sizeof ui->message, text);
-    ui->message_element = element;
-    ui->message_until_ms = until_key ? 0 : ui->mono_ms + MESSAGE_MS;
 }
 
 bool ui_set_time(struct ui *ui, int64_t mono_ms, int64_t wall_ms)
@@ -127,122 +114,11 @@ void ui_set_trouble(struct ui *ui, const char *text)
     text_clean(ui->trouble, sizeof ui->trouble, text != NULL ? text : "");
 }
 
-/* ---- acting on a node: question, command, read-back */
-
-/* How a mode reads in a sentence; fixed names its K. */
-static const char *describe_mode(const struct ui *ui, enum mode mode, char *out, size_t size)
-{
-    if (mode == MODE_FIXED && ui->shown.fixed_draft >= 0)
-        snprintf(out, size, "fixed K=%d", ui->shown.fixed_draft);
-    else
-        snprintf(out, size, "%s", mode_name(mode));
-    return out;
-}
-
-/* The news from the node: is what was asked for in force? */
-static void read_back(struct ui *ui)
-{
-    const struct snapshot *s = &ui->model->snapshot;
-    char text[200], mode[40];
-
-    if (!ui->pending || ui->pending_generation < 0 || s->generation < ui->pending_generation ||
-        s->switching)
-        return;
-    ui->pending = false;
-    describe_mode(ui, s->mode, mode, sizeof mode);
-    if (s->mode == ui->command.mode) {
-        snprintf(text, sizeof text, "%s: %s is in force (generation %lld)", s->node.id, mode,
-                 (long long)s->generation);
-        say(ui, ELEMENT_GOOD, false, text);
-    } else {
-        snprintf(text, sizeof text, "%s: asked for %s, but somebody else set %s since", s->node.id,
-                 mode_name(ui->command.mode), mode);
-        say(ui, ELEMENT_WARN, true, text);
-    }
-}
-
 bool ui_data_arrived(struct ui *ui)
 {
     if (!ui->paused) ui->shown = *model_snapshot(ui->model);
-    read_back(ui);
+    ui_read_back(ui);
     return !ui->paused;
-}
-
-static void ask_toggle(struct ui *ui)
-{
-    const struct model_node *node = model_watched(ui->model);
-    const struct snapshot *s = &ui->model->snapshot;
-    char text[400];
-
-    if (ui->options.read_only) {
-        say(ui, ELEMENT_WARN, true, "not possible: this console was started with --read-only");
-    } else if (!ui->model->snapshot_known) {
-        say(ui, ELEMENT_WARN, true, "not possible yet: nothing is known about a node");
-    } else if (ui->model->read_only) {
-        say(ui, ELEMENT_WARN, true, "read-only: be the socket's owner, or use --token-file FILE");
-    } else if (strstr(s->node.capabilities, "mode") == NULL ||
-               (node != NULL && !node->can_set_mode)) {
-        snprintf(text, sizeof text, "%s cannot be switched: %s", s->node.id,
-                 node != NULL && node->unable[0] != '\0' ? node->unable
-                                                         : "the node does not offer it");
-        say(ui, ELEMENT_WARN, true, text);
-    } else if (node_is_silent(ui)) {
-        say(ui, ELEMENT_WARN, true,
-            "not possible: the figures are stale, the daemon does not answer");
-    } else if (ui->pending) {
-        say(ui, ELEMENT_WARN, true, "the last change is still pending; wait for the node");
-    } else {
-        ui->prompt = PROMPT_TOGGLE;
-        ui->target = s->mode == MODE_ADAPTIVE ? MODE_FIXED : MODE_ADAPTIVE;
-        ui->target_generation = s->generation;
-    }
-}
-
-static unsigned confirm(struct ui *ui)
-{
-    ui->prompt = PROMPT_NONE;
-    ui->command.mode = ui->target;
-    ui->command.expect_generation = ui->target_generation;
-    snprintf(ui->command.node, sizeof ui->command.node, "%s", ui->model->node_id);
-    ui->command_waiting = ui->pending = true;
-    ui->pending_since_ms = ui->mono_ms;
-    ui->pending_generation = -1;
-    return UI_DRAW | UI_COMMAND;
-}
-
-bool ui_take_command(struct ui *ui, struct ui_command *out)
-{
-    if (!ui->command_waiting) return false;
-    ui->command_waiting = false;
-    *out = ui->command;
-    return true;
-}
-
-void ui_take_answer(struct ui *ui, enum answer answer, int64_t generation, const char *text)
-{
-    char message[320];
-
-    if (!ui->pending) return;
-    if (answer == ANSWER_OK) {
-        ui->pending_generation = generation;
-        read_back(ui);
-        return;
-    }
-    ui->pending = false;
-    switch (answer) {
-    case ANSWER_CONFLICT:
-        snprintf(message, sizeof message,
-                 "%s: changed by somebody else (generation %lld); look, then press a again",
-                 ui->command.node, (long long)generation);
-        break;
-    case ANSWER_UNREACHABLE:
-        snprintf(message, sizeof message, "%s: unknown whether it happened: %s", ui->command.node,
-                 text);
-        break;
-    default:
-        snprintf(message, sizeof message, "%s: refused: %s", ui->command.node, text);
-    }
-    say(ui, ELEMENT_BAD, true, message);
 }
 
 /* ---- keys */
@@ -285,7 +161,7 @@ static void change_interval(struct ui *ui, bool slower)
     if (*interval > INTERVAL_MOST_MS) *interval = INTERVAL_MOST_MS;
     snprintf(text, sizeof text, "sampling every %s s",
              text_significant(number, (double)*interval / 1000));
-    say(ui, ELEMENT_GOOD, false, text);
+    ui_say(ui, ELEMENT_GOOD, false, text);
 }
 
 static void change_window(struct ui *ui, int by)
@@ -337,8 +213,8 @@ static unsigned step_event(struct ui *ui, int by)
     }
     if (found_ms > 0) return look_at(ui, found_ms);
     if (by > 0 && ui_is_past(ui)) return look_at(ui, 0);
-    say(ui, ELEMENT_NOTE, false,
-        by < 0 ? "no earlier decision or event is known" : "no later decision or event");
+    ui_say(ui, ELEMENT_NOTE, false,
+           by < 0 ? "no earlier decision or event is known" : "no later decision or event");
     return UI_DRAW;
 }
 
@@ -352,25 +228,21 @@ static unsigned visit(struct ui *ui)
 
 static unsigned edit_time(struct ui *ui, uint32_t key)
 {
-    size_t length = strlen(ui->time_text);
     int64_t time_ms;
     char text[120];
 
     if (key == KEY_CODE_ESCAPE || key == KEY_CONTROL('C')) {
         ui->prompt = PROMPT_NONE;
-    } else if (key == KEY_CODE_BACKSPACE) {
-        if (length > 0) ui->time_text[length - 1] = '\0';
     } else if (key == KEY_CODE_ENTER) {
         ui->prompt = PROMPT_NONE;
-        if (length == 0 || strcmp(ui->time_text, "now") == 0) return look_at(ui, 0);
-        if (when_parse(ui->time_text, ui->wall_ms, ui->options.utc, &time_ms))
+        if (ui->typed[0] == '\0' || strcmp(ui->typed, "now") == 0) return look_at(ui, 0);
+        if (when_parse(ui->typed, ui->wall_ms, ui->options.utc, &time_ms))
             return look_at(ui, time_ms);
         snprintf(text, sizeof text,
-                 "\"%s\" is no time in the past; try 12:04, 11-29 12:04, 2h or now", ui->time_text);
-        say(ui, ELEMENT_WARN, true, text);
-    } else if (key >= ' ' && key < 127 && length + 1 < sizeof ui->time_text) {
-        ui->time_text[length] = (char)key;
-        ui->time_text[length + 1] = '\0';
+                 "\"%s\" is no time in the past; try 12:04, 11-29 12:04, 2h or now", ui->typed);
+        ui_say(ui, ELEMENT_WARN, true, text);
+    } else {
+        ui_type(ui, key);
     }
     return UI_DRAW;
 }
@@ -390,7 +262,7 @@ static unsigned next_node(struct ui *ui)
     struct model *model = ui->model;
 
     if (model->nodes_count < 2) {
-        say(ui, ELEMENT_NOTE, false, "the daemon has no other node");
+        ui_say(ui, ELEMENT_NOTE, false, "the daemon has no other node");
         return UI_DRAW;
     }
     for (int i = 0; i < model->nodes_count; i++)
@@ -429,7 +301,7 @@ static unsigned act(struct ui *ui, enum action action)
         go_to(ui, VIEW_HELP);
         return UI_DRAW;
     case ACTION_TOGGLE:
-        ask_toggle(ui);
+        ui_ask_toggle(ui);
         return UI_DRAW;
     case ACTION_VIEW_OVERVIEW:
     case ACTION_VIEW_POSITIONS:
@@ -438,6 +310,7 @@ static unsigned act(struct ui *ui, enum action action)
     case ACTION_VIEW_REQUESTS:
     case ACTION_VIEW_DECISIONS:
     case ACTION_VIEW_FLEET:
+    case ACTION_VIEW_SETTINGS:
         go_to(ui, (enum view)(action - ACTION_VIEW_OVERVIEW));
         return UI_DRAW | UI_REFRESH;
     case ACTION_NEXT_VIEW:
@@ -463,6 +336,15 @@ static unsigned act(struct ui *ui, enum action action)
             return watch(ui, ui->model->node[i].id);
         }
         return 0;
+    case ACTION_EDIT:
+        ui_ask_setting(ui);
+        return UI_DRAW;
+    case ACTION_UNDO:
+        ui_ask_undo(ui);
+        return UI_DRAW;
+    case ACTION_CANCEL:
+        ui_ask_cancel(ui);
+        return UI_DRAW;
     case ACTION_SORT:
         ui->list[ui->view].sort++;
         return UI_DRAW;
@@ -477,7 +359,7 @@ static unsigned act(struct ui *ui, enum action action)
         return step_event(ui, action == ACTION_EVENT_AFTER ? 1 : -1);
     case ACTION_GO_TO_TIME:
         ui->prompt = PROMPT_TIME;
-        ui->time_text[0] = '\0';
+        ui->typed[0] = '\0';
         return UI_DRAW;
     case ACTION_VISIT:
         return visit(ui);
@@ -529,15 +411,8 @@ unsigned ui_key(struct ui *ui, uint32_t key)
 {
     if (ui->prompt == PROMPT_FILTER) return edit_filter(ui, key);
     if (ui->prompt == PROMPT_TIME) return edit_time(ui, key);
-    if (ui->prompt == PROMPT_TOGGLE) {
-        if (key == KEY_CODE_ENTER) return confirm(ui);
-        if (key == 'q' || key == KEY_CODE_F10) return UI_QUIT;
-        if (key == KEY_CODE_ESCAPE || key == 'n' || key == KEY_CONTROL('C')) {
-            ui->prompt = PROMPT_NONE;
-            say(ui, ELEMENT_NOTE, false, "nothing was changed");
-        }
-        return UI_DRAW; /* any other key leaves the question standing */
-    }
+    if (ui->prompt == PROMPT_CONFIRM) return ui_answer_question(ui, key);
+    if (ui->prompt == PROMPT_VALUE) return ui_edit_value(ui, key);
     ui->message[0] = '\0';
     return act(ui, key_action(key, ui->view)) | UI_DRAW;
 }

@@ -28,10 +28,14 @@ enum { /* what a key asks of the outside */
        UI_COMMAND = 16 /* ui_take_command has something */
 };
 
-struct ui_command { /* change the mode of a node */
+enum command_kind { COMMAND_MODE, COMMAND_SET, COMMAND_CANCEL };
+struct ui_command { /* what to ask of a node */
+    enum command_kind kind;
     char node[SNAPSHOT_NAME];
-    enum mode mode;
-    int64_t expect_generation;
+    enum mode mode;                                       /* MODE */
+    char setting[MODEL_SETTING_NAME], value[MODEL_VALUE]; /* SET; the value as JSON */
+    int64_t request;                                      /* CANCEL */
+    int64_t expect_generation;                            /* MODE and SET */
 };
 
 enum answer { ANSWER_OK, ANSWER_CONFLICT, ANSWER_REFUSED, ANSWER_UNREACHABLE };

@@ -22,7 +22,8 @@ void ui_draw(struct ui *ui, struct screen *screen)
         [VIEW_OVERVIEW] = view_draw_overview,   [VIEW_POSITIONS] = view_draw_positions,
         [VIEW_ESTIMATOR] = view_draw_estimator, [VIEW_COST] = view_draw_cost,
         [VIEW_REQUESTS] = view_draw_requests,   [VIEW_DECISIONS] = view_draw_decisions,
-        [VIEW_FLEET] = view_draw_fleet,         [VIEW_HELP] = view_draw_help,
+        [VIEW_FLEET] = view_draw_fleet,         [VIEW_SETTINGS] = view_draw_settings,
+        [VIEW_HELP] = view_draw_help,
     };
 
     screen_erase(screen);
@@ -232,35 +233,50 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
 static void draw_question(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
     static const char keys[] = "Enter confirm  Esc cancel";
-    const struct snapshot *s = &ui->model->snapshot;
-    char text[300], shown[300], from[40], to[80];
-    const char *effect = "drafts trimmed";
+    char what[200], text[300], shown[300];
 
-    if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
-        snprintf(from, sizeof from, "fixed K=%d", s->fixed_draft);
-    else
-        snprintf(from, sizeof from, "%s", mode_name(s->mode));
-    snprintf(to, sizeof to, "%s", mode_name(ui->target));
-    if (ui->target == MODE_FIXED && s->fixed_draft > 0) {
-        snprintf(to, sizeof to, "fixed K=%d", s->fixed_draft);
-        effect = "all drafts verified";
-    } else if (ui->target == MODE_FIXED) {
-        effect = "with the best uniform K";
-    }
-    snprintf(text, sizeof text, "%s: %s " ARROW " %s, %s?", s->node.id, from, to, effect);
+    snprintf(text, sizeof text, "%s: %s?", ui->asked.node,
+             ui_describe(ui, &ui->asked, what, sizeof what));
     screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
     screen_put(screen, area->row, 1, -1, ELEMENT_PROMPT,
                text_shorten(shown, sizeof shown, text, area->cols - (int)sizeof keys - 3));
     screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT, keys);
 }
 
+/* A line that is being typed, with what it takes where there is room. */
+static void draw_typing(const struct ui *ui, struct screen *screen, const struct rect *area,
+                        const char *what, const char *keys)
+{
+    char text[200];
+    int col;
+
+    screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
+    snprintf(text, sizeof text, "%s%s_", what, ui->typed);
+    col = 1 + screen_put(screen, area->row, 1, -1, ELEMENT_PROMPT, text);
+    if (col + text_width(keys) + 2 < area->cols)
+        screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT, keys);
+}
+
+static void draw_value(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    char what[160], keys[120], value[MODEL_VALUE];
+
+    snprintf(what, sizeof what, "%s: %s %s " ARROW " ", ui->asked.node, ui->asked.setting,
+             ui_plain_value(ui->old.value, value));
+    snprintf(keys, sizeof keys, "%s  Enter set  Esc cancel",
+             view_setting_choices(ui->asked.setting));
+    draw_typing(ui, screen, area, what, keys);
+}
+
 static void draw_pending(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
-    char text[300], shown[300], age[TEXT_NUMBER];
+    const struct ui_command *command = &ui->command;
+    char text[300], shown[300], age[TEXT_NUMBER], what[200];
 
     text_age(age, (double)(ui->mono_ms - ui->pending_since_ms) / 1000);
-    snprintf(text, sizeof text, "%s: %s requested%s, pending for %s", ui->command.node,
-             mode_name(ui->command.mode),
+    snprintf(text, sizeof text, "%s: %s requested%s, pending for %s", command->node,
+             command->kind == COMMAND_MODE ? mode_name(command->mode)
+                                           : ui_describe(ui, command, what, sizeof what),
              ui->pending_generation < 0 ? "" : " and accepted, not in force yet", age);
     screen_put(screen, area->row, 1, -1, ELEMENT_NOTE,
                text_shorten(shown, sizeof shown, text, area->cols - 2));
@@ -305,7 +321,7 @@ void view_draw_footer(const struct ui *ui, struct screen *screen, const struct r
 
     screen_clip(screen, area);
     if (ui->options.printed) return;
-    if (ui->prompt == PROMPT_TOGGLE) {
+    if (ui->prompt == PROMPT_CONFIRM) {
         draw_question(ui, screen, area);
     } else if (ui->prompt == PROMPT_FILTER) {
         screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
@@ -314,10 +330,10 @@ void view_draw_footer(const struct ui *ui, struct screen *screen, const struct r
         screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT,
                          "Enter keep  Esc clear");
     } else if (ui->prompt == PROMPT_TIME) {
-        screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
-        screen_printf(screen, area->row, 1, ELEMENT_PROMPT, "go to: %s_", ui->time_text);
-        screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT,
-                         "12:04, 11-29 12:04, 2h, now  Enter go  Esc cancel");
+        draw_typing(ui, screen, area,
+                    "go to: ", "12:04, 11-29 12:04, 2h, now  Enter go  Esc cancel");
+    } else if (ui->prompt == PROMPT_VALUE) {
+        draw_value(ui, screen, area);
     } else if (ui->message[0] != '\0') {
         screen_put(screen, area->row, 1, -1, ui->message_element,
                    text_shorten(shown, sizeof shown, ui->message, area->cols - 2));

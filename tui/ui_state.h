@@ -8,7 +8,7 @@
 
 #define UI_FILTER 64
 
-enum prompt { PROMPT_NONE, PROMPT_TOGGLE, PROMPT_FILTER, PROMPT_TIME };
+enum prompt { PROMPT_NONE, PROMPT_CONFIRM, PROMPT_VALUE, PROMPT_FILTER, PROMPT_TIME };
 
 struct ui_list { /* where a list stands; the selection follows identity, not the row */
     int64_t identity;
@@ -28,12 +28,13 @@ struct ui {
     char trouble[240]; /* why the last fetch failed; empty = it worked */
 
     enum prompt prompt;
-    char time_text[32];        /* being typed at PROMPT_TIME */
-    enum mode target;          /* of the question and of what is pending */
-    int64_t target_generation; /* of the snapshot that the question was asked on */
+    char typed[32];           /* at PROMPT_TIME and PROMPT_VALUE */
+    struct ui_command asked;  /* what PROMPT_CONFIRM and PROMPT_VALUE are about */
+    struct model_setting old; /* of a setting that is asked about: its value before */
 
     bool command_waiting; /* for ui_take_command */
     struct ui_command command;
+    struct model_setting undo;  /* the value before the last change of a setting; no name = none */
     bool pending;               /* asked, not yet read back */
     int64_t pending_since_ms;   /* mono */
     int64_t pending_generation; /* the daemon's answer; -1 = none yet */
@@ -49,6 +50,24 @@ struct ui {
 };
 _Static_assert(MODEL_REQUESTS >= MODEL_DECISIONS && MODEL_REQUESTS >= MODEL_NODES,
                "holds any list");
+
+/* ---- of ui_act.c, for ui.c and the views */
+void ui_say(struct ui *ui, enum element element, bool until_key, const char *text);
+void ui_ask_toggle(struct ui *ui);
+void ui_ask_cancel(struct ui *ui);  /* of the selected request */
+void ui_ask_setting(struct ui *ui); /* of the selected one */
+void ui_ask_undo(struct ui *ui);
+unsigned ui_answer_question(struct ui *ui, uint32_t key); /* a key at PROMPT_CONFIRM */
+unsigned ui_edit_value(struct ui *ui, uint32_t key);      /* a key at PROMPT_VALUE */
+/* A key of a line that is being typed. */
+void ui_type(struct ui *ui, uint32_t key);
+/* News from the node: is what was asked for in force? */
+void ui_read_back(struct ui *ui);
+/* What is asked, or was, in words: `fixed K=2 → adaptive, drafts trimmed`. */
+const char *ui_describe(const struct ui *ui, const struct ui_command *command, char *out,
+                        size_t size);
+/* A setting's value as a person writes it: without quotes, on and off. */
+const char *ui_plain_value(const char *json, char out[MODEL_VALUE]);
 
 /* ---- for views */
 bool ui_is_stale(const struct ui *ui); /* what is shown; the past never is */
@@ -127,6 +146,9 @@ void view_draw_decisions(struct ui *ui, struct screen *screen);
 void view_draw_estimator(struct ui *ui, struct screen *screen);
 void view_draw_cost(struct ui *ui, struct screen *screen);
 void view_draw_fleet(struct ui *ui, struct screen *screen);
+void view_draw_settings(struct ui *ui, struct screen *screen);
 void view_draw_help(struct ui *ui, struct screen *screen);
+/* What a setting takes, in a few words; empty when this console does not know it. */
+const char *view_setting_choices(const char *name);
 
 #endif

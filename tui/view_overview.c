@@ -25,7 +25,7 @@ static enum element mode_element(enum mode mode)
                                            [MODE_ADAPTIVE] = ELEMENT_ADAPTIVE,
                                            [MODE_SHADOW] = ELEMENT_SHADOW};
 
-    return element[mode];
+    return mode == MODE_UNKNOWN ? ELEMENT_FAINT : element[mode];
 }
 
 /* ---- mode and verify lines */
@@ -40,7 +40,7 @@ static int draw_mode_name(const struct ui *ui, struct screen *screen, int row)
     col += screen_put(screen, row, col, -1, mode_element(s->mode), mode_name(s->mode));
     if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
         col += screen_printf(screen, row, col, mode_element(s->mode), " K=%d", s->fixed_draft);
-    if (ui->pending && ui->command.mode != s->mode)
+    if (ui->pending && ui->command.kind == COMMAND_MODE && ui->command.mode != s->mode)
         col += screen_printf(screen, row, col, ELEMENT_NOTE, " " ARROW "%s?",
                              mode_name(ui->command.mode));
     else if (s->switching)

@@ -229,6 +229,11 @@ class Handler(BaseHTTPRequestHandler):
                                                     max(1000, int(query.get("step", 2000)))))
             if parts[5] in ("decisions", "requests", "calibration", "cost"):
                 return self.reply(200, getattr(fake, parts[5])())
+            if parts[5] == "past":
+                at_ms = int(query["at"])
+                snapshot = dict(fake.snapshot(at_ms, parts[4]), generation=0, health={"state": "", "reason": ""})
+                return self.reply(200, {"schema": "trimtab.past/1", "at_ms": at_ms, "snapshot": snapshot,
+                                        "calibration": fake.calibration(), "cost": fake.cost()})
             if parts[5] == "settings":
                 return self.reply(200, dict(self.server.settings, generation=fake.generation))
         return self.reply(404, {"error": {"message": "no such path", "type": "not_found", "param": None, "code": None}})
@@ -248,6 +253,13 @@ class Handler(BaseHTTPRequestHandler):
             fake.generation += 1
             return self.reply(200, dict(self.server.settings, generation=fake.generation))
         return self.reply(404, {"error": {"message": "no such path", "type": "not_found", "param": None, "code": None}})
+
+
+    def do_DELETE(self):
+        request = self.path.rsplit("/", 1)[1]
+        if request not in [str(row["id"]) for row in self.server.fake.requests()["requests"]]:
+            return self.reply(404, {"error": {"message": f"no request {request} runs or waits here", "type": "not_found", "param": None, "code": None}})
+        return self.reply(200, {"id": int(request), "cancelled": True})
 
 
 class Quiet:
