@@ -16,32 +16,14 @@
 #include "controller/bench_load.h"
 #include "controller/cause.h"
 #include "controller/lm.h"
-#include "controller/node_llama_open.h"
+#include "controller/cost_cache.h"
 #include "controller/ticks.h"
 
 #define WARM_STEPS 300 /* least steps of the adaptive loop on a load before it is timed */
-#define MOST_FORMS 8
-#define MOST_MIXES 8
-#define MOST_LEVELS 16
-#define MOST_TEMPERATURES 8
 #define STATUS_STOPPED 130
 
-struct form {
-    char name[16];
-    char *path;
-    char *configuration; /* JSON: whatever a figure of it depends on */
-};
-
-struct grid {
-    struct form form[MOST_FORMS];
-    char mix[MOST_MIXES][16];
-    double temperature[MOST_TEMPERATURES];
-    long concurrency[MOST_LEVELS];
-    size_t forms, mixes, temperatures, levels;
-};
-
 struct bench {
-    struct grid grid;
+    struct load_grid grid;
     struct load_policies policies;
     struct load_cell *cell; /* (cells): by form, temperature, mix, concurrency */
     size_t cells, cells_done;
@@ -73,7 +55,7 @@ static void clear_progress(void)
 
 static void show_opening(void *state, const char *what, double done)
 {
-    const struct form *form = state;
+    const struct load_form *form = state;
 
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K%s: %s %3.0f %%", form->name, what, 100 * done);
@@ -136,67 +118,6 @@ static void take_presets(int argc, char **argv, struct bench_option *options)
         }
 }
 
-/* The words of a list `a,b,c`; each goes to take(state, word). False when it was refused. */
-static bool each_word(const char *list, bool (*take)(void *state, const char *word), void *state)
-{
-    char *copy = strdup(list), *rest = copy, *word;
-    bool taken = copy != NULL;
-
-    while (taken && (word = strsep(&rest, ","))) taken = take(state, word);
-    free(copy);
-    return taken;
-}
-
-static bool take_form(void *state, const char *word)
-{
-    struct grid *grid = state;
-    struct form *form = &grid->form[grid->forms];
-
-    if (grid->forms == MOST_FORMS || !word[0] || strlen(word) >= sizeof form->name) {
-        fprintf(stderr,
-                "trimtab bench load: --forms wants at most %d names such as BF16, Q8_0 or "
-                "%s, not \"%s\"\n",
-                MOST_FORMS, LOAD_FORM_AS_IS, word);
-        return false;
-    }
-    strcpy(form->name, word);
-    grid->forms++;
-    return true;
-}
-
-static bool take_mix(void *state, const char *word)
-{
-    struct grid *grid = state;
-
-    if (grid->mixes == MOST_MIXES || !word[0] || strlen(word) >= sizeof grid->mix[0]) {
-        fprintf(stderr,
-                "trimtab bench load: --mixes wants at most %d of the prompts' categories, "
-                "or mixed, not \"%s\"\n",
-                MOST_MIXES, word);
-        return false;
-    }
-    strcpy(grid->mix[grid->mixes++], word);
-    return true;
-}
-
-static bool take_temperature(void *state, const char *word)
-{
-    struct grid *grid = state;
-    char *end;
-    double value = strtod(word, &end);
-
-    if (grid->temperatures == MOST_TEMPERATURES || end == word || *end || !(value >= 0) ||
-        value > 2) {
-        fprintf(stderr,
-                "trimtab bench load: --temperatures wants at most %d numbers from 0 to 2, "
-                "not \"%s\"\n",
-                MOST_TEMPERATURES, word);
-        return false;
-    }
-    grid->temperature[grid->temperatures++] = value;
-    return true;
-}
-
 static bool in_mix(const struct bench_prompt *prompt, const char *mix)
 {
     return strcmp(mix, "mixed") == 0 || strcmp(mix, prompt->category) == 0;
@@ -232,7 +153,7 @@ static char *default_database(void)
 /* 0, or 2 after complaining. */
 static int read_options(struct bench *bench, const struct bench_option *options)
 {
-    struct grid *grid = &bench->grid;
+    struct load_grid *grid = &bench->grid;
     const char *prompts = bench_text(options, "prompts");
     long minutes = bench_number(options, "minutes", 0, 100000);
     char *cause = NULL;
@@ -243,12 +164,11 @@ static int read_options(struct bench *bench, const struct bench_option *options)
     bench->threads = (int)bench_number(options, "threads", 0, 1024);
     bench->deadline_ms = minutes > 0 ? ticks_ms() + 60000.0 * (double)minutes : INFINITY;
     grid->levels = bench_list(options, "concurrency", 1, LOAD_MOST_CONCURRENCY, grid->concurrency,
-                              MOST_LEVELS);
+                              LOAD_MOST_LEVELS);
     for (size_t i = 0; i < grid->levels; i++)
         if (grid->concurrency[i] > bench->parallel) bench->parallel = (int)grid->concurrency[i];
-    if (!each_word(bench_text(options, "forms"), take_form, grid) ||
-        !each_word(bench_text(options, "mixes"), take_mix, grid) ||
-        !each_word(bench_text(options, "temperatures"), take_temperature, grid))
+    if (!load_grid_read(grid, bench_text(options, "forms"), bench_text(options, "mixes"),
+                        bench_text(options, "temperatures")))
         return 2;
     bench->prompts = bench_read_prompts(prompts, &bench->prompt);
     if (bench->prompts < 0 || !mixes_have_prompts(bench, prompts)) return 2;
@@ -266,7 +186,7 @@ static int read_options(struct bench *bench, const struct bench_option *options)
 
 static bool make_cells(struct bench *bench)
 {
-    const struct grid *grid = &bench->grid;
+    const struct load_grid *grid = &bench->grid;
     struct load_cell *cell;
 
     bench->cells = grid->forms * grid->temperatures * grid->mixes * grid->levels;
@@ -307,7 +227,7 @@ static json_t *describe(const struct bench *bench, const char *prompts)
 
     load_file_digest(bench->draft, draft);
     load_file_digest(prompts, texts);
-    llama_open_hardware(hardware, sizeof hardware);
+    cost_cache_hardware(hardware, sizeof hardware);
     return json_pack("{s:s s:s s:s s:o s:s s:s s:i s:i s:i s:i}", "hardware", hardware, "engine",
                      lm_engine_version(), "version", PACKAGE_VERSION, "build", describe_build(),
                      "draft", draft, "prompts", texts, "threads", bench->threads, "parallel",
@@ -316,7 +236,7 @@ static json_t *describe(const struct bench *bench, const char *prompts)
 }
 
 /* Find or make a form, and name what its figures depend on. */
-static int prepare_form(struct bench *bench, struct form *form, const json_t *about)
+static int prepare_form(struct bench *bench, struct load_form *form, const json_t *about)
 {
     char digest[LOAD_DIGEST_SIZE], *cause = NULL;
     json_t *configuration;
@@ -524,7 +444,7 @@ static int run_cell(struct bench *bench, struct load_cell *cell)
 /* All cells of a form that are not complete: one server, as long as they last. */
 static int run_form(struct bench *bench, size_t index)
 {
-    struct form *form = &bench->grid.form[index];
+    struct load_form *form = &bench->grid.form[index];
     struct load_server_options options = {.target = form->path,
                                           .draft = bench->draft,
                                           .parallel = bench->parallel,
@@ -643,6 +563,8 @@ int bench_load(int argc, char **argv)
     }
     if (status == 0) {
         status = run_grid(&bench, about, bench_text(options, "fresh") != NULL);
+        if (status > 0)
+            fprintf(stderr, "trimtab bench load: stopped; the same command goes on from here\n");
         json_object_set_new(about, "schema", json_string("trimtab.bench.load/1"));
         if (bench_text(options, "json"))
             load_report_json(stdout, bench.cell, bench.cells, about);

@@ -1,6 +1,6 @@
-/* bench_load.h - the parts of `trimtab bench load`: what is run (bench_load.c), one policy's run
- * over one block of requests (bench_load_run.c), what the runs say (bench_load_result.c) and how it
- * is shown (bench_load_report.c).
+/* bench_load.h - the parts of `trimtab bench load`: what is run (bench_load.c, bench_load_grid.c,
+ * bench_load_form.c), one policy's run over one block of requests (bench_load_run.c), what the runs
+ * say (bench_load_result.c) and how it is shown (bench_load_report.c).
  *
  * A cell is a load: form of the target, mix of prompts, temperature, concurrency. Its policies meet
  * the same requests in the same block: off, fixed K = 1 …, adaptive. Blocks are counted from 1.
@@ -25,6 +25,31 @@
 
 extern volatile sig_atomic_t load_stopped; /* a signal asked for the end */
 
+/* ---- bench_load_grid.c */
+
+#define LOAD_MOST_FORMS 8
+#define LOAD_MOST_MIXES 8
+#define LOAD_MOST_TEMPERATURES 8
+#define LOAD_MOST_LEVELS 16
+
+struct load_form {
+    char name[16];
+    char *path;
+    char *configuration; /* JSON: whatever a figure of it depends on */
+};
+
+struct load_grid {
+    struct load_form form[LOAD_MOST_FORMS];
+    char mix[LOAD_MOST_MIXES][16];
+    double temperature[LOAD_MOST_TEMPERATURES];
+    long concurrency[LOAD_MOST_LEVELS];
+    size_t forms, mixes, temperatures, levels;
+};
+
+/* Read the lists `a,b,c` of forms, mixes and temperatures. False after complaining. */
+bool load_grid_read(struct load_grid *grid, const char *forms, const char *mixes,
+                    const char *temperatures);
+
 /* ---- bench_load_result.c */
 
 /* A policy's index: 0 = off, K = fixed K, max_draft + 1 = adaptive. */
@@ -47,7 +72,8 @@ int load_cell_blocks(const struct load_cell *cell, int policy);
 /* Is the policy worth a run in this block? Off and adaptive always are; a fixed K is left out once
  * the odd blocks before say that it is clearly not the best. */
 bool load_cell_wants(const struct load_cell *cell, int policy, int block);
-/* The best of off and fixed K by the odd blocks before `block`; -1 = none ran. */
+/* The best of off and fixed K by the odd blocks before `block`, among those not left out; -1 = none
+ * ran. */
 int load_cell_best(const struct load_cell *cell, int block);
 
 struct load_interval {

@@ -126,19 +126,15 @@ static void print_plot(FILE *out, const struct load_cell *cells, size_t count)
 
 void load_report_print(FILE *out, const struct load_cell *cells, size_t count)
 {
-    size_t shown = 0;
-
     for (size_t i = 0; i < count; i++) {
         bool begins = i == 0 || !same_group(&cells[i - 1], &cells[i]), any = false;
 
         for (size_t j = i; begins && j < count && same_group(&cells[i], &cells[j]); j++)
             any = any || has_blocks(&cells[j]);
         if (!any) continue;
-        shown++;
         print_rates(out, &cells[i], count - i);
         print_plot(out, &cells[i], count - i);
     }
-    if (shown == 0) fputs("no block was finished\n", out);
 }
 
 static void set_number(json_t *row, const char *key, double value)

@@ -14,7 +14,7 @@
 #include "controller/bench_load.h"
 #include "controller/ticks.h"
 
-/* A fixed K that reaches less than this of the best so far is left out of further blocks. */
+/* A fixed K that reaches less than this of another policy so far is left out of further blocks. */
 #define KEEP_RATIO 0.93
 /* The promise: adaptive reaches this part of the best policy, and its interval ends above that. */
 #define TARGET_RATIO 0.99
@@ -111,23 +111,34 @@ static double odd_merit(const struct load_cell *cell, int policy, int block)
     return count > 0 ? load_interval(ratio, count).mean : -INFINITY;
 }
 
+/* Does another policy beat this one clearly, on the odd blocks that both ran in? */
+static bool is_out(const struct load_cell *cell, int policy, int block)
+{
+    for (int other = 0; other <= cell->policies.max_draft; other++) {
+        double ratio[LOAD_MOST_BLOCKS];
+        int count = paired(cell, policy, other, 1, block, ratio);
+
+        if (count > 0 && load_interval(ratio, count).mean < log(KEEP_RATIO)) return true;
+    }
+    return false;
+}
+
 int load_cell_best(const struct load_cell *cell, int block)
 {
     int best = -1;
 
-    for (int policy = 0; policy <= cell->policies.max_draft; policy++)
-        if (isfinite(odd_merit(cell, policy, block)) &&
-            (best < 0 || odd_merit(cell, policy, block) > odd_merit(cell, best, block)))
-            best = policy;
+    for (int policy = 0; policy <= cell->policies.max_draft; policy++) {
+        double merit = odd_merit(cell, policy, block);
+
+        if (!isfinite(merit) || is_out(cell, policy, block)) continue;
+        if (best < 0 || merit > odd_merit(cell, best, block)) best = policy;
+    }
     return best;
 }
 
 bool load_cell_wants(const struct load_cell *cell, int policy, int block)
 {
-    int best = load_cell_best(cell, block);
-
-    if (policy == 0 || policy > cell->policies.max_draft || best < 0) return true;
-    return odd_merit(cell, policy, block) > odd_merit(cell, best, block) + log(KEEP_RATIO);
+    return policy == 0 || policy > cell->policies.max_draft || !is_out(cell, policy, block);
 }
 
 /* The ratio of two policies on even blocks. */
