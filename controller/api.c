@@ -10,6 +10,8 @@
 #include "controller/api.h"
 #include "controller/api_common.h"
 
+#define LENGTH(ARRAY) (sizeof(ARRAY) / sizeof *(ARRAY))
+
 enum {
     INTERVAL_DEFAULT_MS = 1000,
     INTERVAL_LEAST_MS = 200,
@@ -24,7 +26,9 @@ struct node *api_find_node(struct exchange *x)
     const struct server_view *server = exchange_server(x);
 
     for (int i = 0; i < server->node_count; i++) {
-        if (strcmp(server->nodes[i]->id, x->segment[0]) == 0) return server->nodes[i];
+        struct node *node = server->nodes[i];
+
+        if (!atomic_load(&node->hidden) && strcmp(node->id, x->segment[0]) == 0) return node;
     }
     reply_error(&x->reply, 404, NULL, "node_not_found", "no node '%s' here; see /api/v1/nodes",
                 x->segment[0]);
@@ -87,17 +91,23 @@ void api_version(struct exchange *x)
 
 /* --------------------------------------------------------------------------------------- nodes */
 
-static json_t *capabilities_to_json(const struct node *node)
-{
-    json_t *list = json_array();
+/* What a row of the fleet shows beside the node's names. */
+static const char *const fleet_keys[] = {
+    "mode",        "generation",   "health",          "throughput_tps",
+    "mean_length", "running",      "queued",          "accepted_verified_ratio",
+    "uptime_s",    "time_ms",      "read_ms",         "accepted_drafted_ratio",
+    "restarts",    "restarted_ms", "tokens_per_step",
+};
+static const char *const fleet_estimator_keys[] = {"slope", "slope_se", "drift_z", "drift_events",
+                                                   "last_drift_ms"};
 
-    if (list && (node->capabilities & NODE_CAN_SET_MODE))
-        json_array_append_new(list, json_string("mode"));
-    if (list && (node->capabilities & NODE_CAN_SET))
-        json_array_append_new(list, json_string("settings"));
-    if (list && (node->capabilities & NODE_CAN_GENERATE))
-        json_array_append_new(list, json_string("generate"));
-    return list;
+static int copy_keys(json_t *to, const json_t *from, const char *const *keys, size_t count)
+{
+    int failed = 0;
+
+    for (size_t i = 0; i < count; i++)
+        failed |= json_object_set(to, keys[i], json_object_get(from, keys[i]));
+    return failed;
 }
 
 /* The snapshot's node object and what a list needs beside it. */
@@ -111,11 +121,9 @@ static json_t *node_to_json(struct node *node)
     if (!whole) return NULL;
     object = json_copy(json_object_get(whole, "node"));
     if (json_object_set_new(object, "id", json_string(node->id)) != 0 ||
-        json_object_set_new(object, "capabilities", capabilities_to_json(node)) != 0 ||
-        json_object_set_new(object, "unable", reply_text(node->unable)) != 0 ||
-        json_object_set(object, "mode", json_object_get(whole, "mode")) != 0 ||
-        json_object_set(object, "generation", json_object_get(whole, "generation")) != 0 ||
-        json_object_set(object, "health", json_object_get(whole, "health")) != 0) {
+        copy_keys(object, whole, fleet_keys, LENGTH(fleet_keys)) != 0 ||
+        copy_keys(object, json_object_get(whole, "estimator"), fleet_estimator_keys,
+                  LENGTH(fleet_estimator_keys)) != 0) {
         json_decref(object);
         object = NULL;
     }
@@ -132,6 +140,7 @@ void api_nodes(struct exchange *x)
         access_check(server->access, ACCESS_WRITE, &x->caller, NULL, &why) != ACCESS_ALLOWED;
 
     for (int i = 0; i < server->node_count && nodes; i++) {
+        if (atomic_load(&server->nodes[i]->hidden)) continue;
         if (json_array_append_new(nodes, node_to_json(server->nodes[i])) == 0) continue;
         json_decref(nodes);
         nodes = NULL;
@@ -194,14 +203,17 @@ void api_stream(struct exchange *x)
 
 /* -------------------------------------------------------------------------------------- tables */
 
-static void reply_unable(struct exchange *x, const struct node *node, const char *what)
+static void reply_unable(struct exchange *x, struct node *node, const char *what)
 {
+    struct snapshot snapshot;
+
+    node->ops->snapshot(node, &snapshot);
     reply_error(&x->reply, 501, NULL, "unable", "the node '%s' has no %s%s%s", node->id, what,
-                node->unable[0] ? ": " : "", node->unable);
+                snapshot.node.unable[0] ? ": " : "", snapshot.node.unable);
 }
 
 /* {"schema":schema, ...object}; takes over object. */
-static void reply_object(struct exchange *x, const struct node *node, const char *what,
+static void reply_object(struct exchange *x, struct node *node, const char *what,
                          const char *schema, json_t *object)
 {
     if (!object) {

@@ -109,9 +109,9 @@ void exchange_set_ticks(struct exchange *exchange, int64_t interval_ms);
 struct watch;
 struct traffic;
 
-struct server_view { /* what handlers may know; the first member of struct server */
-    struct node *const *nodes;
-    int node_count;
+struct server_view {           /* what handlers may know; the first member of struct server */
+    struct node *const *nodes; /* grows at the end only, and none goes before the server does */
+    atomic_int node_count;
     struct access *access;
     struct watch *watch;
     struct traffic *traffic;

@@ -286,14 +286,14 @@ static void put_cells(struct buffer *out, const struct snapshot *snapshot, int e
     }
 }
 
-static void put_costs(struct buffer *out, const struct server_view *server,
-                      const struct snapshot *snapshots)
+static void put_costs(struct buffer *out, struct node *const *nodes,
+                      const struct snapshot *snapshots, int count)
 {
     static const char *const parts[] = {"verify", "draft", "own"};
     bool headed = false;
 
-    for (int i = 0; i < server->node_count; i++) {
-        struct node *node = server->nodes[i];
+    for (int i = 0; i < count; i++) {
+        struct node *node = nodes[i];
         json_t *cost = node->ops->cost ? node->ops->cost(node) : NULL;
         if (cost && !headed)
             metrics_put_header(
@@ -309,24 +309,30 @@ static void put_costs(struct buffer *out, const struct server_view *server,
 void metrics_handle(struct exchange *x)
 {
     const struct server_view *server = exchange_server(x);
-    size_t count = (size_t)server->node_count;
-    struct snapshot *snapshots = calloc(count + 1, sizeof *snapshots);
-    bool *generates = calloc(count + 1, sizeof *generates);
+    int all = server->node_count, count = 0;
+    struct snapshot *snapshots = calloc((size_t)all + 1, sizeof *snapshots);
+    struct node **nodes = calloc((size_t)all + 1, sizeof *nodes);
+    bool *generates = calloc((size_t)all + 1, sizeof *generates);
 
     x->reply.status = 200;
     x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    if (!snapshots || !generates) {
+    if (!snapshots || !nodes || !generates) {
         reply_error(&x->reply, 500, NULL, "out_of_memory", "out of memory");
     } else {
-        for (size_t i = 0; i < count; i++) {
+        /* the nodes that generate stand first and are never hidden: their numbers stay */
+        for (int i = 0; i < all; i++) {
             struct node *node = server->nodes[i];
-            node->ops->snapshot(node, &snapshots[i]);
-            generates[i] = (node->capabilities & NODE_CAN_GENERATE) != 0;
+
+            if (atomic_load(&node->hidden)) continue;
+            node->ops->snapshot(node, &snapshots[count]);
+            generates[count] = (node->capabilities & NODE_CAN_GENERATE) != 0;
+            nodes[count++] = node;
         }
-        metrics_put(&x->reply.body, snapshots, generates, server->node_count);
-        traffic_put(&x->reply.body, server->traffic, snapshots, generates, server->node_count);
-        put_costs(&x->reply.body, server, snapshots);
+        metrics_put(&x->reply.body, snapshots, generates, count);
+        traffic_put(&x->reply.body, server->traffic, snapshots, generates, count);
+        put_costs(&x->reply.body, nodes, snapshots, count);
     }
+    free(nodes);
     free(snapshots);
     free(generates);
 }

@@ -8,6 +8,7 @@
 #define CONTROLLER_NODE_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -65,8 +66,9 @@ struct node_ops {
 struct node {
     const struct node_ops *ops;
     char id[SNAPSHOT_NAME];
-    unsigned capabilities;
-    char unable[200]; /* why a capability is missing; empty when none is */
+    unsigned
+        capabilities;   /* of its kind; what it can do now, and why not more, its snapshot says */
+    atomic_bool hidden; /* taken out of the configuration: not listed any more */
 };
 
 #endif

@@ -35,6 +35,7 @@ enum {
     DISCARD_MAX =
         16 * KIB * KIB, /* an unwanted body is read this far, so that its sender reads the answer */
     STOP_WAIT_MS = 1000, /* for streams to send their last event */
+    NODES_MAX = 4096,    /* over the life of the daemon, hidden ones included */
 };
 
 struct listener {
@@ -387,8 +388,12 @@ static int copy_options(struct server *server, const struct server_options *opti
         options->max_connections > 0 ? options->max_connections : DEFAULT_CONNECTIONS;
     server->idle_timeout_s =
         options->idle_timeout_s > 0 ? options->idle_timeout_s : DEFAULT_IDLE_TIMEOUT_S;
-    server->nodes = calloc((size_t)node_count + 1, sizeof *server->nodes);
+    server->nodes = calloc(NODES_MAX, sizeof *server->nodes);
     if (!server->nodes) goto no_memory;
+    if (node_count > NODES_MAX) {
+        cause_set(cause, "at most %d nodes can be watched", NODES_MAX);
+        return -1;
+    }
     for (int i = 0; i < node_count; i++) server->nodes[i] = nodes[i];
     if (options->store_path && !(server->store_path = strdup(options->store_path))) goto no_memory;
     if (options->model_alias && !(server->model_alias = strdup(options->model_alias)))
@@ -448,6 +453,19 @@ struct server *server_start(const struct server_options *options, struct node *c
 fail:
     server_stop(server);
     return NULL;
+}
+
+int server_add_node(struct server *server, struct node *node, char **cause)
+{
+    int count = atomic_load(&server->view.node_count);
+
+    if (count == NODES_MAX) {
+        cause_set(cause, "%d nodes have been watched since the start; restart trimtabd", NODES_MAX);
+        return -1;
+    }
+    server->nodes[count] = node;
+    atomic_store(&server->view.node_count, count + 1); /* readers see the node first */
+    return 0;
 }
 
 void server_drain(struct server *server)

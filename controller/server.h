@@ -35,6 +35,9 @@ struct server_options { /* texts are copied */
  * token, a socket on which a daemon answers, an unreadable or too open token file. */
 struct server *server_start(const struct server_options *options, struct node *const *nodes,
                             int node_count, char **cause);
+/* One more node, which must outlive the server. From the thread that started it. -1 with *cause
+ * when there are too many. A node that is not wanted any more is hidden (node.h). */
+int server_add_node(struct server *server, struct node *node, char **cause);
 /* New generations get 503 from now on and /health says so; what runs goes on. */
 void server_drain(struct server *server);
 /* Read the token files again (SIGHUP). -1 with *cause: everything stays as it was. */

@@ -25,6 +25,7 @@ enum { MODES = sizeof mode_names / sizeof *mode_names };
 
 const char *mode_name(enum mode mode)
 {
+    if (mode == MODE_UNKNOWN) return "unknown";
     assert((unsigned)mode < MODES);
     return mode_names[mode];
 }
@@ -104,6 +105,16 @@ static const struct field top_fields[] = {
     TOP(REAL, accepted_verified_ratio),
     TOP(REAL, budget),
     TOP(REAL, predicted_tps),
+    ADDED(REAL, struct snapshot, mean_length, "mean_length"),
+    ADDED(REAL, struct snapshot, accepted_drafted_ratio, "accepted_drafted_ratio"),
+    ADDED(REAL, struct snapshot, first_token_p50_ms, "first_token_p50_ms"),
+    ADDED(REAL, struct snapshot, first_token_p95_ms, "first_token_p95_ms"),
+    ADDED(REAL, struct snapshot, inter_token_p50_ms, "inter_token_p50_ms"),
+    ADDED(REAL, struct snapshot, inter_token_p95_ms, "inter_token_p95_ms"),
+    ADDED(REAL, struct snapshot, kv_ratio, "kv_ratio"),
+    ADDED(TIME, struct snapshot, read_ms, "read_ms"),
+    ADDED(INTEGER, struct snapshot, restarts, "restarts"),
+    ADDED(TIME, struct snapshot, restarted_ms, "restarted_ms"),
     ADDED(REAL, struct snapshot, predicted_step_ms, "predicted_step_ms"),
     ADDED(REAL, struct snapshot, cost_error_ratio, "cost_error_ratio"),
     ADDED(REAL, struct snapshot, cost_bias_ratio, "cost_bias_ratio"),
@@ -111,8 +122,16 @@ static const struct field top_fields[] = {
 
 #define NODE(KIND, MEMBER) FIELD(KIND, struct snapshot, node.MEMBER, #MEMBER)
 static const struct field node_fields[] = {
-    NODE(TEXT, id),    NODE(TEXT, kind),  NODE(TEXT, engine), NODE(TEXT, version),
-    NODE(TEXT, model), NODE(TEXT, draft), NODE(COUNT, tier),
+    NODE(TEXT, id),
+    NODE(TEXT, kind),
+    NODE(TEXT, engine),
+    NODE(TEXT, version),
+    NODE(TEXT, model),
+    NODE(TEXT, draft),
+    NODE(COUNT, tier),
+    ADDED(TEXT, struct snapshot, node.unable, "unable"),
+    ADDED(COUNT, struct snapshot, node.engines, "engines"),
+    ADDED(TEXT, struct snapshot, node.rates, "rates"),
 };
 
 #define ESTIMATOR(KIND, MEMBER) FIELD(KIND, struct snapshot, estimator.MEMBER, #MEMBER)
@@ -172,6 +191,7 @@ static void fields_clear(const struct field *fields, size_t count, void *base)
 void snapshot_clear(struct snapshot *snapshot)
 {
     memset(snapshot, 0, sizeof *snapshot);
+    snapshot->mode = MODE_UNKNOWN;
     fields_clear(top_fields, COUNT_OF(top_fields), snapshot);
     fields_clear(node_fields, COUNT_OF(node_fields), snapshot);
     fields_clear(estimator_fields, COUNT_OF(estimator_fields), snapshot);
@@ -207,8 +227,10 @@ static json_t *field_to_json(const struct field *field, const void *base)
         return integer_or_null(*(const int64_t *)(const void *)at);
     case FLAG:
         return json_boolean(*(const bool *)(const void *)at);
-    case MODE:
-        return json_string(mode_name(*(const enum mode *)(const void *)at));
+    case MODE: {
+        enum mode mode = *(const enum mode *)(const void *)at;
+        return mode == MODE_UNKNOWN ? json_null() : json_string(mode_name(mode));
+    }
     }
     return NULL;
 }
@@ -347,6 +369,8 @@ static int field_from_json(const struct field *field, const json_t *value, void 
         *(bool *)(void *)at = json_is_true(value);
         return 0;
     case MODE:
+        *(enum mode *)(void *)at = MODE_UNKNOWN;
+        if (json_is_null(value)) return 0;
         if (!json_is_string(value)) return -1;
         return mode_parse(json_string_value(value), (enum mode *)(void *)at) ? 0 : -1;
     }

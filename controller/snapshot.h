@@ -16,9 +16,10 @@
 #define SNAPSHOT_MAX_POSITIONS 32
 #define SNAPSHOT_NAME 96
 
-enum mode { MODE_OFF, MODE_FIXED, MODE_ADAPTIVE, MODE_SHADOW };
-const char *mode_name(enum mode mode); /* "off" … */
-bool mode_parse(const char *name, enum mode *mode);
+/* A remote engine does not always tell its mode: unknown, null in JSON. */
+enum mode { MODE_UNKNOWN = -1, MODE_OFF, MODE_FIXED, MODE_ADAPTIVE, MODE_SHADOW };
+const char *mode_name(enum mode mode);              /* "off" …, "unknown" */
+bool mode_parse(const char *name, enum mode *mode); /* not "unknown": nobody can ask for it */
 
 struct snapshot_position {
     double intercept, intercept_se;
@@ -32,7 +33,10 @@ struct snapshot {
         char id[SNAPSHOT_NAME], kind[16], engine[32], version[32], model[SNAPSHOT_NAME],
             draft[SNAPSHOT_NAME];
         int tier;              /* 0 watch only, 1 steer, 2 in-process */
-        char capabilities[64]; /* "mode,settings" */
+        char capabilities[64]; /* "mode,settings": what can be done now */
+        char unable[200];      /* why a capability is missing; empty when none is */
+        int engines;           /* data parallel engines behind this node */
+        char rates[32];        /* how its counters move, when not step by step: "per request end" */
     } node;
     enum mode mode;
     bool switching;  /* the mode is set but not yet in force */
@@ -49,6 +53,14 @@ struct snapshot {
     int64_t prompt_tokens_total;
     double drafted_per_step, verified_per_step, accepted_verified_ratio; /* over the window */
     double budget;                                                       /* mean admitted a step */
+    /* Over the window: tokens a request and step (1 + accepted / draft blocks), accepted of drafted
+     * (drafts are counted before trimming: falls when trimming works, never an alarm) */
+    double mean_length, accepted_drafted_ratio;
+    double first_token_p50_ms, first_token_p95_ms, inter_token_p50_ms, inter_token_p95_ms;
+    double kv_ratio; /* used part of the KV cache */
+    /* Of an engine in another process: when these figures were read (UTC), restarts since it is
+     * watched and the last one's time; 0 = never. */
+    int64_t read_ms, restarts, restarted_ms;
     double predicted_tps; /* what the plan expected */
     /* Over the window's steps whose cost was predicted: mean predicted step, mean absolute and
      * signed error as parts of the measured time (bias above 0: slower than predicted). */

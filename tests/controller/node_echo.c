@@ -222,7 +222,7 @@ static void echo_snapshot(struct node *node, struct snapshot *out)
     snprintf(out->node.engine, sizeof out->node.engine, "echo");
     snprintf(out->node.version, sizeof out->node.version, "1");
     snprintf(out->node.model, sizeof out->node.model, "echo-tiny");
-    snprintf(out->node.capabilities, sizeof out->node.capabilities, "mode,settings");
+    snprintf(out->node.capabilities, sizeof out->node.capabilities, "mode,settings,generate");
     snprintf(out->health.state, sizeof out->health.state, "%s", echo->health);
     out->node.tier = 2;
     out->mode = echo->mode;

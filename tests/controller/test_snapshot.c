@@ -33,6 +33,12 @@ static void fill(struct snapshot *s)
     s->max_draft = 6;
     s->generation = 7;
     s->time_ms = INT64_C(1790000000001);
+    s->read_ms = INT64_C(1789999999000);
+    s->restarts = 2;
+    s->restarted_ms = INT64_C(1789999990000);
+    s->node.engines = 4;
+    strcpy(s->node.unable, "read-only: there is no switch");
+    strcpy(s->node.rates, "per request end");
     double *real[] = {&s->uptime_s,
                       &s->window_ms,
                       &s->throughput_tps,
@@ -50,6 +56,13 @@ static void fill(struct snapshot *s)
                       &s->predicted_step_ms,
                       &s->cost_error_ratio,
                       &s->cost_bias_ratio,
+                      &s->mean_length,
+                      &s->accepted_drafted_ratio,
+                      &s->first_token_p50_ms,
+                      &s->first_token_p95_ms,
+                      &s->inter_token_p50_ms,
+                      &s->inter_token_p95_ms,
+                      &s->kv_ratio,
                       &s->estimator.slope,
                       &s->estimator.slope_se,
                       &s->estimator.level,
@@ -153,6 +166,7 @@ static void test_unknown_is_null(void **state)
     assert_true(isnan(back.throughput_tps));
     assert_int_equal(back.drafted_total, -1);
     assert_int_equal(back.running, -1);
+    assert_int_equal(back.mode, MODE_UNKNOWN);
     assert_false(back.toggle.known);
     assert_int_equal(back.estimator.last_drift_ms, 0);
     json_decref(object);
@@ -177,8 +191,24 @@ static void expect_refusal(const json_t *object, const char *key)
 /* `group` is `root` or an object in it: each key missing, each key of a wrong type. */
 static void damage_each_key(json_t *root, json_t *group, bool is_position)
 {
-    static const char *const added[] = {"drafts_total", "prompt_tokens_total", "predicted_step_ms",
-                                        "cost_error_ratio", "cost_bias_ratio"};
+    static const char *const added[] = {"drafts_total",
+                                        "prompt_tokens_total",
+                                        "predicted_step_ms",
+                                        "cost_error_ratio",
+                                        "cost_bias_ratio",
+                                        "mean_length",
+                                        "accepted_drafted_ratio",
+                                        "first_token_p50_ms",
+                                        "first_token_p95_ms",
+                                        "inter_token_p50_ms",
+                                        "inter_token_p95_ms",
+                                        "kv_ratio",
+                                        "read_ms",
+                                        "restarts",
+                                        "restarted_ms",
+                                        "unable",
+                                        "engines",
+                                        "rates"};
     const char *key;
     json_t *value, *copy = json_deep_copy(group);
 
@@ -224,7 +254,7 @@ static void test_values_are_checked(void **state)
         const char *key, *json;
     } bad[] = {
         {"mode", "\"on\""},
-        {"mode", "null"},
+        {"mode", "\"unknown\""},
         {"schema", "\"trimtab.snapshot/2\""},
         {"running", "-1"},
         {"running", "3000000000"},
