@@ -34,6 +34,10 @@ static const struct option_row table[] = {
     {"model", TEXT, AT(model), "FILE", 0, 0, NULL, "target model (GGUF); its law is preserved"},
     {"draft", TEXT, AT(draft), "FILE|ngram|none", 0, 0, "ngram",
      "draft model (GGUF), or n-gram drafts, or none"},
+    {"replay", TEXT, AT(replay), "FILE", 0, 0, NULL,
+     "in place of a model: replay a recorded trace under a virtual clock"},
+    {"cost", TEXT, AT(cost), "TABLE", 0, 0, NULL, "what a step of the replay costs"},
+    {"speed", REAL, AT(speed), "FACTOR", 0.001, 1000, "1", "pace of the replay's clock"},
     {"name", TEXT, AT(name), "ID", 0, 0, "local",
      "the node's name on screen, in the API and in the store"},
     {"listen", TEXT, AT(listen), "ADDR:PORT", 0, 0, "127.0.0.1:8080",
@@ -304,6 +308,7 @@ void configuration_print_help(FILE *out)
 {
     fputs(
         "usage: trimtabd --model FILE [--draft FILE] [OPTION]…\n"
+        "       trimtabd --replay FILE --cost TABLE [OPTION]…\n"
         "Serve a GGUF model with adaptive verification of speculative drafts; see trimtabd(8).\n\n",
         out);
     for (size_t i = 0; i < ROWS; i++) {

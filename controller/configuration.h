@@ -13,13 +13,14 @@
 
 struct configuration {
     char *config, *model, *draft, *name;
+    char *replay, *cost; /* a replay in place of a model */
     char *listen, *socket, *state, *cache, *device, *record;
     char *api_key_file, *read_token_file, *token_file;
     char *mode, *estimator;
     int parallel, ctx, threads, queue, prefill_chunk;
     int max_draft, fixed_draft, refit_interval_steps, drain_timeout_s, max_connections;
     bool exact, no_exploration;
-    double min_gain;
+    double min_gain, speed;
     /* What was asked for instead of running. */
     bool help, version;
 };

@@ -17,6 +17,7 @@
 #include "controller/cause.h"
 #include "controller/configuration.h"
 #include "controller/node_llama.h"
+#include "controller/node_replay.h"
 #include "controller/notify.h"
 #include "controller/server.h"
 #include "controller/ticks.h"
@@ -97,7 +98,28 @@ static int open_store(struct daemon *daemon, char **cause)
     return daemon->store ? 0 : -1;
 }
 
-static int open_node(struct daemon *daemon, char **cause)
+static int open_replay(struct daemon *daemon, char **cause)
+{
+    const struct configuration *from = &daemon->configuration;
+    struct node_replay_options options = {
+        .id = from->name,
+        .trace = from->replay,
+        .cost = from->cost,
+        .speed = from->speed,
+        .concurrency = from->parallel,
+        .store = daemon->store,
+    };
+    const char *draft;
+    char *warning = NULL;
+
+    if (configuration_policy(from, &options.policy, &draft, cause) != 0) return -1;
+    daemon->node = node_replay_open(&options, &warning, cause);
+    if (warning) fprintf(stderr, "trimtabd: warning: %s\n", warning);
+    free(warning);
+    return daemon->node ? 0 : -1;
+}
+
+static int open_llama(struct daemon *daemon, char **cause)
 {
     const struct configuration *from = &daemon->configuration;
     struct node_llama_options options = {
@@ -227,12 +249,14 @@ static void drain(struct daemon *daemon, const sigset_t *signals)
 
 static int serve(struct daemon *daemon, const sigset_t *signals)
 {
+    bool replay = daemon->configuration.replay != NULL;
     char *cause = NULL;
 
     if (open_store(daemon, &cause) != 0) return complain("", cause, 1);
-    if (open_node(daemon, &cause) != 0) return complain("", cause, 1);
+    if (replay ? open_replay(daemon, &cause) != 0 : open_llama(daemon, &cause) != 0)
+        return complain("", cause, 1);
     if (open_server(daemon, &cause) != 0) return complain("", cause, 1);
-    if (node_llama_wait(daemon->node, &cause) != 0) return complain("", cause, 1);
+    if (!replay && node_llama_wait(daemon->node, &cause) != 0) return complain("", cause, 1);
     say_ready(daemon);
     for (;;) {
         int signal = sigwaitinfo(signals, NULL);
@@ -261,6 +285,21 @@ static void calm_threads(char **argv)
     /* Where that is impossible it runs all the same. */
 }
 
+/* One model, or one trace with its costs. */
+static bool knows_what_to_run(const struct configuration *configuration, char **cause)
+{
+    if (configuration->model && configuration->replay)
+        cause_set(cause, "--model and --replay exclude each other: a replay runs no model");
+    else if (configuration->replay && !configuration->cost)
+        cause_set(cause, "--replay wants --cost TABLE: what a step costs (trimtab bench cost "
+                         "--json prints one)");
+    else if (!configuration->replay && !configuration->model)
+        cause_set(cause, "give --model FILE (a GGUF model); trimtabd --help lists the options");
+    else
+        return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     struct daemon daemon = {.argc = argc, .argv = argv};
@@ -279,9 +318,8 @@ int main(int argc, char **argv)
         configuration_clear(&daemon.configuration);
         return fflush(stdout) == 0 ? 0 : 1;
     }
-    if (!daemon.configuration.model) {
+    if (!knows_what_to_run(&daemon.configuration, &cause)) {
         configuration_clear(&daemon.configuration);
-        cause_set(&cause, "give --model FILE (a GGUF model); trimtabd --help lists the options");
         return complain("", cause, 2);
     }
     /* Signals are taken by sigwaitinfo here; every thread inherits the block. */

@@ -13,12 +13,12 @@
 #include "controller/cause.h"
 #include "controller/node_llama_open.h"
 #include "controller/node_llama_state.h"
+#include "controller/node_rows.h"
 #include "controller/record.h"
 #include "controller/request_node.h"
 #include "controller/ticks.h"
 
 #define IDLE_WAIT_MS 500
-#define COST_CHANGES 64
 #define KEEP_LEARNED_S 60
 
 static struct llama_node *self(struct node *node)
@@ -38,10 +38,7 @@ static void put_decision(struct llama_node *node, const struct node_actor *actor
                          const char *before, const char *after, const char *reason,
                          const char *numbers)
 {
-    struct store_decision decision = {node->run_id, utc_ms(), actor->who, actor->origin, what,
-                                      before,       after,    reason,     numbers};
-
-    if (node->options.store) store_put_decision(node->options.store, &decision);
+    rows_decision(node->options.store, node->run_id, actor, what, before, after, reason, numbers);
 }
 
 /* ------------------------------------------------------------------------------------------ the
@@ -61,14 +58,6 @@ static struct planner_options planner_options_of(const struct llama_node *node,
         .exploration = policy->exploration,
         .key = tt_stream_key(0x7472696d746162u, 0, 0),
     };
-}
-
-static void describe_mode(enum mode mode, int fixed_draft, char *out, size_t size)
-{
-    if (mode == MODE_FIXED && fixed_draft >= 0)
-        snprintf(out, size, "fixed K=%d", fixed_draft);
-    else
-        snprintf(out, size, "%s", mode_name(mode));
 }
 
 /* Bring the wish into force. The mode that results is noted with the K that was chosen for it. */
@@ -141,36 +130,6 @@ void llama_node_publish(struct llama_node *node)
     pthread_mutex_unlock(&node->lock);
 }
 
-static void put_refit(struct llama_node *node, int stratum, int bits,
-                      const struct tt_estimator_report *report)
-{
-    struct store_refit row = {
-        .run_id = node->run_id,
-        .time_ms = utc_ms(),
-        .epoch = (int64_t)report->refits,
-        .stratum = strata_name(stratum),
-        .kind = estimator_name(report->kind),
-        .slope = report->slope,
-        .slope_se = report->slope_se,
-        .level = report->level,
-        .centre = report->centre,
-        .drift_z = report->drift_z,
-        .observations = (int64_t)report->labels,
-        .reset = (bits & TT_STEP_DRIFT) != 0,
-        .rejected = bits & TT_STEP_REJECTED
-                        ? "the window's sums were not finite or its slope step was refused"
-                        : NULL,
-        .positions = report->positions,
-    };
-
-    for (int k = 0; k < report->positions; k++) {
-        row.position[k].intercept = report->position[k].intercept;
-        row.position[k].intercept_se = report->position[k].intercept_se;
-        row.position[k].observations = (int64_t)report->position[k].n;
-    }
-    if (node->options.store) store_put_refit(node->options.store, &row);
-}
-
 static void refitted(void *state, int stratum, int bits)
 {
     struct llama_node *node = state;
@@ -178,7 +137,7 @@ static void refitted(void *state, int stratum, int bits)
     char text[120];
 
     if (!strata_report(node->loop->strata, stratum, &report)) return;
-    put_refit(node, stratum, bits, &report);
+    rows_refit(node->options.store, node->run_id, stratum, bits, &report);
     pthread_mutex_lock(&node->lock);
     node->stratum[stratum].known = true;
     node->stratum[stratum].report = report;
@@ -195,17 +154,9 @@ static void note_regime(struct llama_node *node)
 {
     int from, to;
     double gain;
-    char before[16], after[16], numbers[96];
 
-    if (!planner_take_change(node->loop->planner, &from, &to, &gain)) return;
-    snprintf(before, sizeof before, "K=%d", from);
-    snprintf(after, sizeof after, "K=%d", to);
-    if (isfinite(gain))
-        snprintf(numbers, sizeof numbers, "{\"predicted_gain\": %.4f}", gain);
-    else
-        snprintf(numbers, sizeof numbers, "{}");
-    put_decision(node, &planner_actor, "regime", before, after,
-                 "the best uniform plan by cost and acceptance", numbers);
+    if (planner_take_change(node->loop->planner, &from, &to, &gain))
+        rows_regime(node->options.store, node->run_id, &planner_actor, from, to, gain);
 }
 
 static void stepped(void *state, const struct slot *slot, int slots)
@@ -215,20 +166,6 @@ static void stepped(void *state, const struct slot *slot, int slots)
     llama_node_publish(node);
     note_regime(node);
     if (node->record_file) record_step(node->record_file, &node->loop->step, slot, slots);
-}
-
-static void put_costs(struct llama_node *node)
-{
-    struct cost_cell cells[COST_CHANGES];
-    int count = cost_take_changed(node->cost, cells, COST_CHANGES);
-
-    for (int i = 0; i < count && node->options.store; i++) {
-        struct store_cost row = {node->run_id,    utc_ms(),           cells[i].part,
-                                 cells[i].tokens, cells[i].requests,  cells[i].context_band,
-                                 cells[i].ms,     cells[i].spread_ms, cells[i].n};
-
-        store_put_cost(node->options.store, &row);
-    }
 }
 
 /* Sleep until a request, a wish, a visit or the end comes. */
@@ -278,7 +215,7 @@ static void serve(struct llama_node *node)
             wait_for_work(node);
         }
         if (ticks_ms() - costs_ms < 1000) continue;
-        put_costs(node);
+        rows_costs(node->options.store, node->run_id, node->cost);
         costs_ms = ticks_ms();
         if (++seconds % KEEP_LEARNED_S == 0) llama_open_save_learned(node);
     }
@@ -365,7 +302,7 @@ static void *run(void *state)
     llama_open_learned(node);
     start_run(node);
     node->fixed_draft = loop_set_mode(node->loop, node->wish.mode);
-    describe_mode(node->wish.mode, node->fixed_draft, before, sizeof before);
+    rows_describe_mode(node->wish.mode, node->fixed_draft, before, sizeof before);
     put_decision(node, &daemon_actor, "mode", "start", mode_name(node->wish.mode), before, NULL);
     if (cost_flat(node->cost))
         llama_node_event(node, "warning", "cost",
@@ -412,12 +349,8 @@ bool llama_node_visit(struct llama_node *node, void (*visit)(struct llama_node *
 static enum node_status wish(struct llama_node *node, const struct policy *policy, int64_t expect,
                              int64_t *generation, char **cause)
 {
-    if (expect >= 0 && expect != node->generation) {
+    if (policy_conflict(expect, node->generation, cause)) {
         *generation = node->generation;
-        cause_set(
-            cause,
-            "generation is %lld, not %lld: somebody else changed the node; look again and repeat",
-            (long long)node->generation, (long long)expect);
         return NODE_CONFLICT;
     }
     node->wish = *policy;
@@ -437,7 +370,7 @@ static enum node_status set_mode(struct node *base, enum mode mode, int64_t expe
 
     pthread_mutex_lock(&node->lock);
     policy = node->wish;
-    describe_mode(policy.mode, node->fixed_draft, before, sizeof before);
+    rows_describe_mode(policy.mode, node->fixed_draft, before, sizeof before);
     policy.mode = mode;
     *generation = node->generation;
     if (node->phase == NODE_FAILED)
@@ -447,29 +380,6 @@ static enum node_status set_mode(struct node *base, enum mode mode, int64_t expe
     pthread_mutex_unlock(&node->lock);
     if (status == NODE_OK) put_decision(node, actor, "mode", before, mode_name(mode), reason, NULL);
     return status;
-}
-
-static void put_settings_decision(struct llama_node *node, const struct policy *before,
-                                  const struct policy *after, const char *reason,
-                                  const struct node_actor *actor)
-{
-    json_t *old = policy_to_json(before), *new = policy_to_json(after), *value;
-    const char *key;
-
-    json_object_foreach(new, key, value)
-    {
-        json_t *was = json_object_get(old, key);
-        char *from, *to;
-
-        if (json_equal(was, value)) continue;
-        from = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        to = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        put_decision(node, actor, key, from, to, reason, NULL);
-        free(from);
-        free(to);
-    }
-    json_decref(old);
-    json_decref(new);
 }
 
 static enum node_status set(struct node *base, const json_t *settings, int64_t expect,
@@ -486,7 +396,7 @@ static enum node_status set(struct node *base, const json_t *settings, int64_t e
     if (policy_change(&after, settings, node->options.max_draft, node->draft != NULL, cause) == 0)
         status = wish(node, &after, expect, generation, cause);
     pthread_mutex_unlock(&node->lock);
-    if (status == NODE_OK) put_settings_decision(node, &before, &after, reason, actor);
+    if (status == NODE_OK) rows_settings(node->options.store, node->run_id, actor, &before, &after, reason);
     return status;
 }
 
@@ -555,49 +465,16 @@ static json_t *requests(struct node *base)
     return queued.rows;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static double ratio(double part, double whole)
-{
-    return whole > 0 ? part / whole : NAN;
-}
-
-/* Predicted against measured over the snapshot's window. */
-static json_t *cost_error_to_json(struct llama_node *node)
-{
-    struct rates_second sum;
-    const struct tally_counts *delta = &sum.delta;
-
-    pthread_mutex_lock(&node->lock);
-    rates_window(&node->rates, RATES_WINDOW_S, &sum);
-    pthread_mutex_unlock(&node->lock);
-    return json_pack("{s:I s:f s:f s:o s:o}", "steps", (json_int_t)delta->priced_steps,
-                     "predicted_ms", delta->predicted_ms, "measured_ms", delta->priced_ms,
-                     "error_ratio", number(ratio(delta->missed_ms, delta->priced_ms)), "bias_ratio",
-                     number(ratio(delta->priced_ms - delta->predicted_ms, delta->priced_ms)));
-}
-
 static void visit_cost(struct llama_node *node, void *state)
 {
-    double uniform[TT_MAX_POSITIONS + 1];
-    json_t **out = state, *list = json_array();
+    json_t **out = state;
+    struct rates_second window;
 
-    *out = cost_to_json(node->cost);
-    planner_uniform(node->loop->planner, uniform, TT_MAX_POSITIONS + 1);
-    for (int k = 0; k <= node->loop->options.planner.max_draft; k++)
-        json_array_append_new(list,
-                              isfinite(uniform[k]) ? json_real(uniform[k] * 1000) : json_null());
-    if (!*out) {
-        json_decref(list);
-        return;
-    }
-    json_object_set_new(*out, "uniform_tps", list);
-    json_object_set_new(*out, "error", cost_error_to_json(node));
-    json_object_set_new(*out, "flat", json_boolean(cost_flat(node->cost)));
-    json_object_set_new(*out, "unsteady", json_boolean(cost_unsteady(node->cost)));
+    pthread_mutex_lock(&node->lock);
+    rates_window(&node->rates, RATES_WINDOW_S, &window);
+    pthread_mutex_unlock(&node->lock);
+    *out = report_cost(node->cost, node->loop->planner, node->loop->options.planner.max_draft,
+                       &window);
 }
 
 static json_t *cost(struct node *base)
@@ -607,47 +484,15 @@ static json_t *cost(struct node *base)
     return llama_node_visit(self(base), visit_cost, &object) ? object : json_object();
 }
 
-static json_t *stratum_to_json(int stratum, const struct tt_estimator_report *report)
-{
-    json_t *bins = json_array(), *positions = json_array();
-
-    for (int b = 0; b < TT_CALIBRATION_BINS; b++)
-        json_array_append_new(bins, json_pack("{s:o s:o s:o}", "n", number(report->bin[b].n),
-                                              "sum_p", number(report->bin[b].sum_p), "sum_y",
-                                              number(report->bin[b].sum_y)));
-    for (int k = 0; k < report->positions; k++) {
-        const struct tt_position_report *position = &report->position[k];
-
-        json_array_append_new(
-            positions,
-            json_pack("{s:i s:o s:o s:o s:o s:I s:I}", "position", k, "intercept",
-                      number(position->intercept), "intercept_se", number(position->intercept_se),
-                      "accepted_ratio", number(ratio(position->accepted, position->reached)),
-                      "predicted_ratio", number(ratio(position->predicted, position->reached)),
-                      "reached", (json_int_t)(position->reached + 0.5), "n",
-                      (json_int_t)position->n));
-    }
-    return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o}", "stratum",
-                     strata_name(stratum), "kind", estimator_name(report->kind), "slope",
-                     number(report->slope), "slope_se", number(report->slope_se), "level",
-                     number(report->level), "centre", number(report->centre), "refits",
-                     (json_int_t)report->refits, "drift_z", number(report->drift_z), "drift_events",
-                     (json_int_t)report->drift_events, "ece", number(report->ece), "brier",
-                     number(report->brier), "log_loss", number(report->log_loss), "auc",
-                     number(report->auc), "bins", bins, "positions", positions);
-}
-
 static json_t *calibration(struct node *base)
 {
     struct llama_node *node = self(base);
-    json_t *strata = json_array();
+    json_t *object;
 
     pthread_mutex_lock(&node->lock);
-    for (int i = 0; i < STRATA_ESTIMATORS; i++)
-        if (node->stratum[i].known)
-            json_array_append_new(strata, stratum_to_json(i, &node->stratum[i].report));
+    object = report_calibration(node->stratum);
     pthread_mutex_unlock(&node->lock);
-    return json_pack("{s:o}", "strata", strata);
+    return object;
 }
 
 struct cancellation {

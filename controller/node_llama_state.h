@@ -8,6 +8,7 @@
 
 #include "controller/cost_cache.h"
 #include "controller/node_llama.h"
+#include "controller/node_report.h"
 #include "controller/pair.h"
 #include "controller/rates.h"
 #include "storage/store.h"
@@ -23,12 +24,6 @@ struct live_request { /* a row of the request table, copied after every step */
     enum drafter drafter;
     enum tt_rule rule;
     float temperature;
-};
-
-struct known_stratum { /* the estimator of a stratum after its last refit */
-    bool known;
-    struct tt_estimator_report report;
-    int64_t last_drift_ms;
 };
 
 struct llama_node {

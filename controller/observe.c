@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "controller/grade.h"
 #include "controller/loop.h"
 #include "controller/ticks.h"
 
@@ -28,25 +29,8 @@ static void label_block(struct loop *loop, const struct slot *slot)
 /* Hard outcomes against predictions at the positions that were reached. */
 static void count_positions(struct tally *tally, const struct slot *slot)
 {
-    for (int k = 0; k < slot->labelled && k <= slot->accepted; k++) {
-        struct tally_position *position = &tally->counts.position[k];
-        struct tally_bin *bin;
-        double p = slot->predicted[k], y = k < slot->accepted;
-
-        position->reached++;
-        position->accepted += k < slot->accepted;
-        if (!(p > 0)) continue;
-        if (p > 1 - 1e-9) p = 1 - 1e-9;
-        position->graded++;
-        position->predicted += p;
-        position->squared_error += (y - p) * (y - p);
-        position->log_loss -= y > 0 ? log(p) : log1p(-p);
-        if (slot->stratum >= STRATA_ESTIMATORS) continue; /* not the estimator's own law */
-        bin = &tally->calibration[slot->stratum][k][(int)(p * TT_CALIBRATION_BINS)];
-        bin->n++;
-        bin->sum_p += p;
-        bin->sum_y += y;
-    }
+    for (int k = 0; k < slot->labelled && k <= slot->accepted; k++)
+        grade_position(tally, slot->stratum, k, slot->predicted[k], k < slot->accepted);
 }
 
 /* No prefill rows in the batch, and it was computed: its times belong to its size. */

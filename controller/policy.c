@@ -106,6 +106,15 @@ int policy_change(struct policy *policy, const json_t *settings, int opened_max_
     return 0;
 }
 
+bool policy_conflict(int64_t expect, int64_t generation, char **cause)
+{
+    if (expect < 0 || expect == generation) return false;
+    cause_set(cause,
+              "generation is %lld, not %lld: somebody else changed the node; look again and repeat",
+              (long long)generation, (long long)expect);
+    return true;
+}
+
 json_t *policy_to_json(const struct policy *policy)
 {
     return json_pack("{s:i s:i s:b s:s s:i s:f s:s}", "max_draft", policy->max_draft, "fixed_draft",

@@ -27,6 +27,8 @@ struct policy {
  * of a wrong type or out of range. */
 int policy_change(struct policy *policy, const json_t *settings, int opened_max_draft,
                   bool has_draft_model, char **cause);
+/* A caller expected (>= 0) another generation than the present one: true with *cause. */
+bool policy_conflict(int64_t expect, int64_t generation, char **cause);
 /* New object with every setting (not the mode). */
 json_t *policy_to_json(const struct policy *policy);
 const char *estimator_name(enum tt_estimator_kind kind);

@@ -203,16 +203,29 @@ static void draft_depth(struct replay *replay, int depth, const int *rows, int l
     for (int i = 0; i < live; i++) replay->stream[rows[i]].admitted += replay->admit[i];
 }
 
+/* Predicted against what the clock shows; in shadow the plan is of another step. */
+static void note_price(struct replay *replay, const struct planner_report *report, double ms)
+{
+    struct tally_counts *counts = &replay->tally.counts;
+
+    if (!isfinite(report->cost_ms)) return;
+    pthread_mutex_lock(&replay->tally.lock);
+    counts->planned_tokens += report->value;
+    counts->planned_ms += report->cost_ms;
+    if (replay->options.mode != MODE_SHADOW) {
+        counts->priced_steps++;
+        counts->predicted_ms += report->cost_ms;
+        counts->priced_ms += ms;
+        counts->missed_ms += fabs(ms - report->cost_ms);
+    }
+    pthread_mutex_unlock(&replay->tally.lock);
+}
+
 static void note_plan(struct replay *replay, const struct planner_report *report, double ms)
 {
     struct replay_counts *counts = &replay->counts;
 
-    if (isfinite(report->cost_ms) && isfinite(report->value)) {
-        pthread_mutex_lock(&replay->tally.lock);
-        replay->tally.counts.planned_tokens += report->value;
-        replay->tally.counts.planned_ms += report->cost_ms;
-        pthread_mutex_unlock(&replay->tally.lock);
-    }
+    note_price(replay, report, ms);
     counts->explored += strcmp(report->why, "explore") == 0;
     if (strcmp(report->why, "probe") != 0) return;
     counts->probes++;

@@ -2,6 +2,9 @@
 controller_libnode_la_SOURCES += \
 	controller/cost_cache.c controller/cost_cache.h \
 	controller/grade.c controller/grade.h \
+	controller/node_replay.c controller/node_replay.h \
+	controller/node_report.c controller/node_report.h \
+	controller/node_rows.c controller/node_rows.h \
 	controller/parity_budget.c controller/parity_budget.h \
 	controller/replay.c controller/replay.h controller/replay_streams.h \
 	controller/replay_policies.c \

@@ -6,11 +6,11 @@
  */
 #include "config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "controller/node_llama_state.h"
+#include "controller/node_rows.h"
 #include "controller/ticks.h"
 
 #define SAMPLE_MS 1000
@@ -32,44 +32,6 @@ struct sampler {
     struct watch watch[TT_MAX_POSITIONS];
     char broken[160]; /* what the watch says now */
 };
-
-static void store_second(struct sampler *sampler, const struct rates_second *second)
-{
-    struct llama_node *node = sampler->node;
-    const struct tally_counts *delta = &second->delta;
-    struct store_sample sample = {
-        .run_id = node->run_id,
-        .time_ms = second->time_ms,
-        .running = second->running,
-        .queued = queue_length(node->loop->queue),
-        .drafted = delta->drafted,
-        .admitted = delta->admitted,
-        .verified = delta->verified,
-        .accepted = delta->accepted,
-        .emitted = delta->emitted,
-        .steps = delta->steps,
-        .target_rows = delta->target_rows,
-        .draft_ms = delta->draft_ms,
-        .verify_ms = delta->verify_ms,
-        .own_ms = delta->own_ms,
-        .step_ms = delta->step_ms,
-        .predicted_ms = delta->predicted_ms,
-        .priced_ms = delta->priced_ms,
-        .missed_ms = delta->missed_ms,
-        .budget = delta->steps ? (double)delta->admitted / (double)delta->steps : NAN,
-        .mode = mode_name(second->mode),
-        .positions = node->options.max_draft,
-    };
-
-    for (int k = 0; k < sample.positions; k++) {
-        const struct tally_position *position = &delta->position[k];
-
-        sample.position[k] =
-            (struct store_position){position->reached, position->accepted, position->predicted,
-                                    position->squared_error, position->log_loss};
-    }
-    if (node->options.store) store_put_sample(node->options.store, &sample);
-}
 
 /* A position that accepts nothing, or everything against its prediction, is reported once until it
  * behaves again. */
@@ -115,42 +77,6 @@ static void judge_health(struct sampler *sampler, char *reason, size_t size)
         snprintf(reason, size, "%s", sampler->broken);
 }
 
-/* What this minute added to a stratum's bins; they begin anew. False when it added nothing. */
-static bool take_calibration(struct tally *tally, int stratum, struct store_calibration *row)
-{
-    int64_t labels = 0;
-
-    pthread_mutex_lock(&tally->lock);
-    for (int k = 0; k < row->positions; k++) {
-        for (int b = 0; b < STORE_CALIBRATION_BINS; b++) {
-            struct tally_bin *bin = &tally->calibration[stratum][k][b];
-
-            row->bin[k][b].n = bin->n;
-            row->bin[k][b].sum_p = bin->sum_p;
-            row->bin[k][b].sum_y = bin->sum_y;
-            labels += bin->n;
-            *bin = (struct tally_bin){0};
-        }
-    }
-    pthread_mutex_unlock(&tally->lock);
-    return labels > 0;
-}
-
-static void store_calibration(struct llama_node *node)
-{
-    int64_t now = utc_ms();
-
-    for (int i = 0; i < STRATA_ESTIMATORS; i++) {
-        struct store_calibration row = {.run_id = node->run_id,
-                                        .time_ms = now,
-                                        .stratum = strata_name(i),
-                                        .positions = node->options.max_draft};
-
-        if (take_calibration(&node->loop->tally, i, &row) && node->options.store)
-            store_put_calibration(node->options.store, &row);
-    }
-}
-
 static void take_second(struct sampler *sampler)
 {
     struct llama_node *node = sampler->node;
@@ -175,8 +101,11 @@ static void take_second(struct sampler *sampler)
     node->effect_known = rates_toggle_effect(&node->rates, &node->effect);
     snprintf(node->health, sizeof node->health, "%s", reason);
     pthread_mutex_unlock(&node->lock);
-    store_second(sampler, &second);
-    if (++sampler->seconds % CALIBRATION_S == 0) store_calibration(node);
+    rows_sample(node->options.store, node->run_id, &second, queue_length(node->loop->queue),
+                node->options.max_draft);
+    if (++sampler->seconds % CALIBRATION_S == 0) 
+        rows_calibration(node->options.store, node->run_id, &node->loop->tally,
+                         node->options.max_draft);
 }
 
 void *llama_node_sample(void *state)

@@ -1,0 +1,40 @@
+/* node_rows.h - what a node that plans by itself (llama, replay) writes to the store. A store of
+ * NULL takes nothing.
+ */
+#ifndef CONTROLLER_NODE_ROWS_H
+#define CONTROLLER_NODE_ROWS_H
+
+#include <stdint.h>
+
+#include "controller/cost.h"
+#include "controller/node.h"
+#include "controller/policy.h"
+#include "controller/rates.h"
+#include "controller/tally.h"
+#include "storage/store.h"
+
+/* reason and numbers may be NULL. */
+void rows_decision(struct store *store, int64_t run_id, const struct node_actor *actor,
+                   const char *what, const char *before, const char *after, const char *reason,
+                   const char *numbers);
+/* A decision for every setting that differs. */
+void rows_settings(struct store *store, int64_t run_id, const struct node_actor *actor,
+                   const struct policy *before, const struct policy *after, const char *reason);
+/* The planner changed its regime; gain NaN = unknown. */
+void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor, int from,
+                 int to, double gain);
+/* "adaptive", "fixed K=3": as decisions name a mode. */
+void rows_describe_mode(enum mode mode, int fixed_draft, char *out, size_t size);
+
+/* bits: TT_STEP_* of the step that refitted. */
+void rows_refit(struct store *store, int64_t run_id, int stratum, int bits,
+                const struct tt_estimator_report *report);
+/* Cells that changed since the last call. */
+void rows_costs(struct store *store, int64_t run_id, struct cost_model *cost);
+
+void rows_sample(struct store *store, int64_t run_id, const struct rates_second *second, int queued,
+                 int positions);
+/* What was added to the bins since the last call. */
+void rows_calibration(struct store *store, int64_t run_id, struct tally *tally, int positions);
+
+#endif
