@@ -9,6 +9,7 @@
 /* A verb: argv[0] is its name. Returns the exit status. */
 int bench_convert(int argc, char **argv);
 int bench_cost(int argc, char **argv);
+int bench_kernels(int argc, char **argv);
 int bench_load(int argc, char **argv);
 int bench_loop(int argc, char **argv);
 int bench_record(int argc, char **argv);

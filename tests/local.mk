@@ -33,6 +33,7 @@ include tests/controller/http.mk
 include tests/controller/plan.mk
 include tests/controller/replay.mk
 include tests/controller/load.mk
+include tests/controller/kernels.mk
 include tests/tui/local.mk
 include tests/docs/local.mk
 include tests/e2e/local.mk

@@ -7,6 +7,15 @@ _trimtab_files() {
     mapfile -t COMPREPLY < <(compgen -f -- "$1")
 }
 
+# The benchmarks and their options, as trimtab-bench itself lists them.
+_trimtab_bench() { # PLACE BENCHMARK WORD
+    case $1:$3 in
+    1:*) _trimtab_words "$(trimtab bench help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p')" "$3" ;;
+    *:-*) _trimtab_words "$(trimtab bench "$2" --help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')" "$3" ;;
+    *) _trimtab_files "$3" ;;
+    esac
+}
+
 _trimtab() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb='' i
     local verbs='status top nodes mode set query export bench help'
@@ -23,6 +32,7 @@ _trimtab() {
         case " $verbs " in *" ${COMP_WORDS[i]} "*) verb=${COMP_WORDS[i]} && break ;; esac
     done
     case $verb:$word in
+    bench:*) _trimtab_bench "$((COMP_CWORD - i))" "${COMP_WORDS[i + 1]}" "$word" ;;
     *:-*) _trimtab_words "$options" "$word" ;;
     :*) _trimtab_words "$verbs" "$word" ;;
     mode:*) _trimtab_words 'adaptive fixed off shadow' "$word" ;;
