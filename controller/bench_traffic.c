@@ -42,7 +42,10 @@ struct traffic {
     const char *url, *socket, *model;
     struct bench_prompt *prompt;
     int prompts, next, load;
-    long long asked, answered, refused, failed, tokens;
+    int max_tokens;     /* of every request; 0 = as the prompts say */
+    double temperature; /* of every request; < 0 = as the prompts say */
+    bool ignore_eos;
+    long long asked, answered, refused, failed, tokens, prompt_tokens;
     struct curl_slist *headers;
     struct client client[MOST_LOAD];
     CURLM *multi;
@@ -66,13 +69,16 @@ static size_t keep_reply(char *bytes, size_t size, size_t count, void *state)
 
 static char *request_body(const struct traffic *traffic, const struct bench_prompt *prompt)
 {
-    json_t *body = json_pack("{s:s s:[{s:s s:s}] s:f s:i}", "model",
-                             traffic->model ? traffic->model : "default", "messages", "role",
-                             "user", "content", prompt->text, "temperature", prompt->temperature,
-                             "max_tokens", prompt->max_tokens);
+    double temperature = traffic->temperature < 0 ? prompt->temperature : traffic->temperature;
+    int most = traffic->max_tokens > 0 ? traffic->max_tokens : prompt->max_tokens;
+    json_t *body =
+        json_pack("{s:s s:[{s:s s:s}] s:f s:i}", "model",
+                  traffic->model ? traffic->model : "default", "messages", "role", "user",
+                  "content", prompt->text, "temperature", temperature, "max_tokens", most);
     char *text;
 
     if (!traffic->model) json_object_del(body, "model");
+    if (traffic->ignore_eos) json_object_set_new(body, "ignore_eos", json_true());
     text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     return text;
@@ -117,11 +123,12 @@ static void take_reply(struct traffic *traffic, CURL *easy, CURLcode code)
     if (!client) return;
     client->busy = false;
     if (code == CURLE_OK && status == 200) {
-        json_t *reply = json_loads(client->reply ? client->reply : "", 0, NULL);
+        json_t *reply = json_loads(client->reply ? client->reply : "", 0, NULL), *usage;
 
         traffic->answered++;
-        traffic->tokens += json_integer_value(
-            json_object_get(json_object_get(reply, "usage"), "completion_tokens"));
+        usage = json_object_get(reply, "usage");
+        traffic->tokens += json_integer_value(json_object_get(usage, "completion_tokens"));
+        traffic->prompt_tokens += json_integer_value(json_object_get(usage, "prompt_tokens"));
         json_decref(reply);
         return;
     }
@@ -159,12 +166,12 @@ static void drive(struct traffic *traffic, double until_ms, long long requests)
 
 static int report(const struct traffic *traffic, double seconds)
 {
-    json_t *object =
-        json_pack("{s:s s:I s:I s:I s:I s:I s:f s:f}", "schema", "trimtab.traffic/1", "asked",
-                  (json_int_t)traffic->asked, "answered", (json_int_t)traffic->answered, "refused",
-                  (json_int_t)traffic->refused, "failed", (json_int_t)traffic->failed,
-                  "completion_tokens", (json_int_t)traffic->tokens, "seconds", seconds,
-                  "tokens_per_s", seconds > 0 ? (double)traffic->tokens / seconds : 0.0);
+    json_t *object = json_pack(
+        "{s:s s:I s:I s:I s:I s:I s:I s:f s:f}", "schema", "trimtab.traffic/1", "asked",
+        (json_int_t)traffic->asked, "answered", (json_int_t)traffic->answered, "refused",
+        (json_int_t)traffic->refused, "failed", (json_int_t)traffic->failed, "prompt_tokens",
+        (json_int_t)traffic->prompt_tokens, "completion_tokens", (json_int_t)traffic->tokens,
+        "seconds", seconds, "tokens_per_s", seconds > 0 ? (double)traffic->tokens / seconds : 0.0);
 
     json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
     putchar('\n');
@@ -183,6 +190,10 @@ int bench_traffic(int argc, char **argv)
          PKGDATADIR "/demo-prompts.jsonl"},
         {"seconds", "S", "stop asking after so long; 0 = until a signal", "0"},
         {"requests", "N", "stop after so many; 0 = no limit", "0"},
+        {"skip", "N", "begin behind so many prompts", "0"},
+        {"max-tokens", "N", "tokens of every request; 0 = as the prompts say", "0"},
+        {"temperature", "T", "of every request; -1 = as the prompts say", "-1"},
+        {"ignore-eos", NULL, "ask for all tokens, whatever the model would end with", NULL},
     };
     struct traffic traffic = {0};
     int status = bench_options(argc, argv, "traffic [OPTION]…", options,
@@ -197,6 +208,10 @@ int bench_traffic(int argc, char **argv)
     traffic.load = (int)bench_number(options, "load", 1, MOST_LOAD);
     seconds = bench_number(options, "seconds", 0, 1 << 30);
     requests = bench_number(options, "requests", 0, 1 << 30);
+    traffic.next = (int)bench_number(options, "skip", 0, 1 << 30);
+    traffic.max_tokens = (int)bench_number(options, "max-tokens", 0, 1 << 20);
+    traffic.temperature = bench_real(options, "temperature", -1, 2);
+    traffic.ignore_eos = bench_text(options, "ignore-eos") != NULL;
     traffic.prompts = bench_read_prompts(bench_text(options, "prompts"), &traffic.prompt);
     if (traffic.prompts < 0) return 1;
     signal(SIGTERM, stop);

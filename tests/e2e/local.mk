@@ -13,7 +13,7 @@ if HAVE_LLAMA
 SUITE_E2E += $(e2e_tests)
 endif
 dist_check_SCRIPTS += $(e2e_tests)
-EXTRA_DIST += tests/e2e/daemon.sh tests/e2e/openai_client.py tests/e2e/tokenizer.py tests/e2e/requirements.txt \
+EXTRA_DIST += tests/e2e/daemon.sh tests/e2e/openai_client.py tests/e2e/tokenizer.py tests/e2e/requirements.txt tests/e2e/llama_server.py \
 	tests/e2e/eval-prompts.jsonl
 
 # What steps cost, as the first of these tests measured it.
