@@ -70,6 +70,13 @@ double acceptance_mean(const struct acceptance *acceptance, int position)
     return mean;
 }
 
+double acceptance_hoped(const struct acceptance *acceptance, int position)
+{
+    double mean = acceptance_mean(acceptance, position);
+    double n = acceptance->position[position].reached + PRIOR_WEIGHT;
+    return fmin(mean + sqrt(mean * (1 - mean) / n), 1);
+}
+
 double acceptance_lift(const struct acceptance *acceptance, int position, double u)
 {
     const struct acceptance_position *at = &acceptance->position[position];

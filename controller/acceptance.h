@@ -41,6 +41,8 @@ void acceptance_predicted(struct acceptance *acceptance, int position, double pr
 /* In (0, 1). Without labels: one half at position 0, and each deeper position follows the one
  * before it. */
 double acceptance_mean(const struct acceptance *acceptance, int position);
+/* The mean and one standard error: what it may well be. */
+double acceptance_hoped(const struct acceptance *acceptance, int position);
 /* >= 1; u in (0, 1]; 1 without predictions. */
 double acceptance_lift(const struct acceptance *acceptance, int position, double u);
 

@@ -125,6 +125,8 @@ double planner_first_draft_ms(const struct planner *planner, const int *order, i
 void planner_value_uniform(struct planner *planner);
 double planner_uniform_rate(const struct planner *planner, int draft); /* tokens per ms */
 int planner_best_drafting(const struct planner *planner);              /* the best uniform K >= 1 */
+/* Tokens of uniform K = draft when every mean acceptance is as high as its evidence allows. */
+double planner_hoped_value(const struct planner *planner, int draft);
 /* Rows by worth, descending, equal ones by row: the strict order within one depth. */
 void planner_sort(const struct planner *planner, int *order, int count);
 /* The best way on for the first `count` rows of order at `depth`, looking one, two, ... depths

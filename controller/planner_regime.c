@@ -17,13 +17,15 @@
 
 #include "controller/planner_internal.h"
 
-/* Design, algorithm 4.2: the first 60 labelled steps verify every draft. Without labels it ends
- * too. */
+/* Design, algorithm 4.2: the first 60 labelled steps verify what they draft (here as deep as may
+ * pay: every draft of six costs a fifth of the first minute where few are accepted). Without labels
+ * it ends too. */
 #define WARM_UP_STEPS 60
 #define WARM_UP_MOST_STEPS 120
 #define WARM_UP_LEAST_STEPS 20 /* one refit */
 #define WARM_UP_ROWS 240       /* requests' steps that are as good as 60 steps of a small batch */
-#define WARM_UP_COST 1.8       /* a warm-up step must not take longer than this many plain ones */
+#define WARM_UP_LEAST_ROWS 24
+#define WARM_UP_COST 1.8 /* a warm-up step must not take longer than this many plain ones */
 #define ENTER_STEPS 3
 #define LEAVE_STEPS 8
 #define PROBE_RATE 0.005 /* of steps, and of request-steps for exploration */
@@ -57,17 +59,25 @@ static double choice_uniform(const struct planner *planner, uint32_t which)
 
 /* ---- warm-up ---- */
 
-/* How deep the warm-up goes: as deep as a step stays within WARM_UP_COST plain steps. 0 = not at
- * all. */
+/* How deep the warm-up goes: the best uniform K for one who hopes, as far as what was seen allows,
+ * and within WARM_UP_COST plain steps; one draft at least while too little was seen to know how
+ * much choosing gains. 0 = not at all: it is over, or even hope does not pay. */
 static int warm_up_depth(const struct planner *planner)
 {
     if (planner->labelled_steps >= WARM_UP_STEPS || planner->warm_steps >= WARM_UP_MOST_STEPS)
         return 0;
     if (planner->labelled_rows >= WARM_UP_ROWS && planner->labelled_steps >= WARM_UP_LEAST_STEPS)
         return 0;
-    int depth = planner->options.max_draft;
-    while (depth > 0 && planner->uniform_ms[depth] > WARM_UP_COST * planner->uniform_ms[0]) depth--;
-    return depth;
+    int best = 0;
+    double rate = planner->labelled_rows < WARM_UP_LEAST_ROWS ? 0 : planner->plain_rate;
+    for (int depth = 1; depth <= planner->options.max_draft; depth++) {
+        if (planner->uniform_ms[depth] > WARM_UP_COST * planner->uniform_ms[0]) continue;
+        double hoped = planner_hoped_value(planner, depth) / planner->uniform_ms[depth];
+        if (hoped < rate) continue;
+        best = depth;
+        rate = hoped;
+    }
+    return best;
 }
 
 /* ---- regime ---- */

@@ -95,6 +95,21 @@ static void value_one_uniform(struct planner *planner, int draft, double forward
         planner_verify_ms(planner, tokens) + forwards_ms + planner_own_ms(planner, draft > 0);
 }
 
+double planner_hoped_value(const struct planner *planner, int draft)
+{
+    double value = planner->count;
+    for (int r = 0; r < planner->count; r++) {
+        const struct planner_request *request = &planner->row[r].request;
+        const struct acceptance *acceptance = &planner->stratum[request->stratum].acceptance;
+        double reach = 1;
+        for (int k = 0; k < draft && k < request->cap; k++) {
+            reach *= acceptance_hoped(acceptance, k);
+            value += reach;
+        }
+    }
+    return value;
+}
+
 /* Requests of the draft model that reach draft forward `depth` when everything is drafted. */
 static int drafters_at(const struct planner *planner, int depth)
 {
