@@ -61,8 +61,9 @@ int reader_print(struct reader *reader, const char *sql, const struct reader_lim
 int reader_export(struct reader *reader, const char *to, int64_t since_ms, bool overwrite,
                   void (*progress)(void *state, double done), void *state, char **cause);
 
-/* One series for charts. series: "slope", "throughput_tps", "step_ms", "tokens_per_step",
- * "accepted_ratio", "intercept.K". Points are means over `step_ms` buckets of [from_ms, to_ms),
+/* One series for charts. series: "throughput_tps", "step_ms", "tokens_per_step", "accepted_ratio",
+ * "budget", "slope", "slope_se", "drift_z", and of position K "intercept.K", "intercept_se.K",
+ * "accepted.K", "predicted.K". Points are means over `step_ms` buckets of [from_ms, to_ms),
  * from the tier that fits; gaps are absent. Calls point(time_ms, value). Returns the number of
  * points, or -1 with *cause. */
 int reader_series(struct reader *reader, const char *node, const char *series, int64_t from_ms,

@@ -30,43 +30,49 @@ struct window {
     struct bucket *buckets;
 };
 
-enum series_kind { SERIES_RATIO, SERIES_SLOPE, SERIES_INTERCEPT };
+/* RATIO: over / under of a tier's rows, NODE's or those of a POSITION; the others are a column of
+ * refits. */
+enum series_kind { SERIES_NODE_RATIO, SERIES_POSITION_RATIO, SERIES_REFIT, SERIES_INTERCEPT };
 
 struct series {
     enum series_kind kind;
-    int position;
-    const char *over, *under; /* SQL over a row of a tier */
+    int position;             /* of POSITION_RATIO and INTERCEPT */
+    const char *over, *under; /* SQL over a row of a tier; of refits `over` is the column */
+};
+
+static const struct {
+    const char *name; /* ending in '.': a position follows */
+    struct series series;
+} known_series[] = {
+    {"throughput_tps", {SERIES_NODE_RATIO, 0, "emitted", "seconds"}},
+    {"step_ms", {SERIES_NODE_RATIO, 0, "step_us / 1000.0", "steps"}},
+    {"tokens_per_step", {SERIES_NODE_RATIO, 0, "emitted", "steps"}},
+    {"accepted_ratio", {SERIES_NODE_RATIO, 0, "accepted", "verified"}},
+    {"budget", {SERIES_NODE_RATIO, 0, "admitted", "steps"}},
+    {"accepted.", {SERIES_POSITION_RATIO, 0, "accepted", "reached"}},
+    {"predicted.", {SERIES_POSITION_RATIO, 0, "predicted_e4 / 1e4", "reached"}},
+    {"slope", {SERIES_REFIT, 0, "slope", NULL}},
+    {"slope_se", {SERIES_REFIT, 0, "slope_se", NULL}},
+    {"drift_z", {SERIES_REFIT, 0, "drift_z", NULL}},
+    {"intercept.", {SERIES_INTERCEPT, 0, "intercept", NULL}},
+    {"intercept_se.", {SERIES_INTERCEPT, 0, "intercept_se", NULL}},
 };
 
 static bool find_series(const char *name, struct series *series)
 {
-    static const struct {
-        const char *name, *over, *under;
-    } ratios[] = {
-        {"throughput_tps", "emitted", "seconds"},
-        {"step_ms", "step_us / 1000.0", "steps"},
-        {"tokens_per_step", "emitted", "steps"},
-        {"accepted_ratio", "accepted", "verified"},
-    };
-    *series = (struct series){.kind = SERIES_RATIO};
-    for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++) {
-        if (strcmp(name, ratios[i].name) != 0) continue;
-        series->over = ratios[i].over;
-        series->under = ratios[i].under;
+    for (size_t i = 0; i < sizeof known_series / sizeof *known_series; i++) {
+        const char *known = known_series[i].name, *digits = name + strlen(known);
+        bool of_position = known[strlen(known) - 1] == '.';
+        if (strncmp(name, known, strlen(known)) != 0) continue;
+        if (!of_position && *digits != '\0') continue;
+        *series = known_series[i].series;
+        if (!of_position) return true;
+        size_t length = strspn(digits, "0123456789");
+        if (length == 0 || length > 3 || digits[length] != '\0') return false;
+        series->position = atoi(digits);
         return true;
     }
-    if (strcmp(name, "slope") == 0) {
-        series->kind = SERIES_SLOPE;
-        return true;
-    }
-    static const char intercept[] = "intercept.";
-    if (strncmp(name, intercept, sizeof intercept - 1) != 0) return false;
-    const char *digits = name + sizeof intercept - 1;
-    size_t length = strspn(digits, "0123456789");
-    if (length == 0 || length > 3 || digits[length] != '\0') return false;
-    series->kind = SERIES_INTERCEPT;
-    series->position = atoi(digits);
-    return true;
+    return false;
 }
 
 bool reader_series_known(const char *series)
@@ -88,11 +94,17 @@ static void add_to_bucket(struct window *window, int64_t time_ms, double over, d
 struct tier {
     const char *table, *key; /* a row's time is key * unit_ms */
     int64_t unit_ms;
-    const char *seconds; /* SQL: how many of them a row holds */
+    const char *seconds;   /* SQL: how many of them a row holds */
+    const char *positions; /* FROM and JOIN of its rows of one position, in place of the table */
 };
-static const struct tier second_tier = {"sample", "time_ms", 1, "1"};
-static const struct tier minute_tier = {"sample_1m", "minute", MINUTE_MS, "seconds"};
-static const struct tier hour_tier = {"sample_1h", "hour", HOUR_MS, "seconds"};
+static const struct tier second_tier = {
+    "sample", "time_ms", 1, "1",
+    "(SELECT s.run_id, s.time_ms, s.sample_id, p.* FROM sample AS s"
+    " JOIN sample_position AS p USING (sample_id) WHERE p.position = ?4)"};
+static const struct tier minute_tier = {"sample_1m", "minute", MINUTE_MS, "seconds",
+                                        "(SELECT * FROM sample_1m_position WHERE position = ?4)"};
+static const struct tier hour_tier = {"sample_1h", "hour", HOUR_MS, "seconds",
+                                      "(SELECT * FROM sample_1h_position WHERE position = ?4)"};
 
 static int64_t round_up(int64_t time_ms, int64_t unit_ms)
 {
@@ -108,21 +120,24 @@ static int read_tier(struct reader *reader, const struct tier *tier, const char 
     sqlite3_stmt *statement = NULL;
     const char *under = strcmp(series->under, "seconds") == 0 ? tier->seconds : series->under;
     const char *sign = not_rolled ? "+" : "";
+    bool of_position = series->kind == SERIES_POSITION_RATIO;
     if (from_ms >= to_ms) return SQLITE_OK;
-    char *sql = sqlite3_mprintf("SELECT t.%s, %s, %s FROM node AS n JOIN run AS r USING (node_id)"
-                                " JOIN %s AS t ON %st.run_id = r.run_id"
-                                " WHERE n.name = ?1 AND %st.%s >= ?2 AND %st.%s < ?3%s",
-                                tier->key, series->over, under, tier->table, sign, sign, tier->key,
-                                sign, tier->key,
-                                not_rolled ? " AND t.sample_id > (SELECT value FROM rollup_state"
-                                             " WHERE name = 'rolled_sample_id')"
-                                           : "");
+    char *sql =
+        sqlite3_mprintf("SELECT t.%s, %s, %s FROM node AS n JOIN run AS r USING (node_id)"
+                        " JOIN %s AS t ON %st.run_id = r.run_id"
+                        " WHERE n.name = ?1 AND %st.%s >= ?2 AND %st.%s < ?3%s",
+                        tier->key, series->over, under, of_position ? tier->positions : tier->table,
+                        sign, sign, tier->key, sign, tier->key,
+                        not_rolled ? " AND t.sample_id > (SELECT value FROM rollup_state"
+                                     " WHERE name = 'rolled_sample_id')"
+                                   : "");
     int rc = sql ? sqlite3_prepare_v2(reader->db, sql, -1, &statement, NULL) : SQLITE_NOMEM;
     sqlite3_free(sql);
     if (rc == SQLITE_OK) {
         sqlite3_bind_text(statement, 1, node, -1, SQLITE_STATIC);
         sqlite3_bind_int64(statement, 2, round_up(from_ms, tier->unit_ms));
         sqlite3_bind_int64(statement, 3, round_up(to_ms, tier->unit_ms));
+        if (of_position) sqlite3_bind_int(statement, 4, series->position);
         while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
             if (sqlite3_column_type(statement, 1) == SQLITE_NULL) continue;
             add_to_bucket(window, sqlite3_column_int64(statement, 0) * tier->unit_ms,
@@ -173,17 +188,27 @@ static int read_ratio(struct reader *reader, const char *node, const struct seri
 
 /* ---- coefficients */
 
-/* The first refit of a run and stratum at or behind ?3, that was not rejected. */
-static const char slope_sql[] =
-    "SELECT time_ms, slope FROM refit WHERE run_id = ?1 AND stratum_id = ?2 AND time_ms >= ?3 AND "
-    "time_ms < ?4"
-    " AND rejected IS NULL AND slope IS NOT NULL ORDER BY time_ms LIMIT 1";
+/* The first refit of a run and stratum at or behind ?3, that was not rejected; of it a column, or
+ * that of one intercept. */
+#define REFIT_WHERE                                                                                \
+    " WHERE f.run_id = ?1 AND f.stratum_id = ?2 AND f.time_ms >= ?3 AND f.time_ms < ?4"            \
+    " AND f.rejected IS NULL AND %s IS NOT NULL ORDER BY f.time_ms LIMIT 1"
+static const char refit_sql[] = "SELECT f.time_ms, f.%s FROM refit AS f" REFIT_WHERE;
 static const char intercept_sql[] =
-    "SELECT f.time_ms, i.intercept FROM refit AS f CROSS JOIN refit_intercept AS i ON i.refit_id = "
-    "f.refit_id"
-    " AND i.position = ?5 WHERE f.run_id = ?1 AND f.stratum_id = ?2 AND f.time_ms >= ?3 AND "
-    "f.time_ms < ?4"
-    " AND f.rejected IS NULL AND i.intercept IS NOT NULL ORDER BY f.time_ms LIMIT 1";
+    "SELECT f.time_ms, i.%s FROM refit AS f CROSS JOIN refit_intercept AS i"
+    " ON i.refit_id = f.refit_id AND i.position = ?5" REFIT_WHERE;
+
+static int prepare_refits(struct reader *reader, const struct series *series,
+                          sqlite3_stmt **statement)
+{
+    char *sql = sqlite3_mprintf(series->kind == SERIES_INTERCEPT ? intercept_sql : refit_sql,
+                                series->over, series->over);
+    int rc = sql ? sqlite3_prepare_v2(reader->db, sql, -1, statement, NULL) : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    if (rc == SQLITE_OK && series->kind == SERIES_INTERCEPT)
+        sqlite3_bind_int(*statement, 5, series->position);
+    return rc;
+}
 
 static int read_run(sqlite3_stmt *statement, int64_t run_id, int64_t stratum_id,
                     struct window *window)
@@ -242,10 +267,7 @@ static int read_coefficient(struct reader *reader, const char *node, const struc
     int64_t stratum_id;
     int rc = find_stratum(reader, node, window, &stratum_id);
     if (rc != SQLITE_OK || stratum_id == 0) return rc;
-    rc = sqlite3_prepare_v2(reader->db, series->kind == SERIES_SLOPE ? slope_sql : intercept_sql,
-                            -1, &refits, NULL);
-    if (rc == SQLITE_OK && series->kind == SERIES_INTERCEPT)
-        sqlite3_bind_int(refits, 5, series->position);
+    rc = prepare_refits(reader, series, &refits);
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(reader->db,
                                 "SELECT run_id FROM node JOIN run USING (node_id) WHERE name = ?1",
@@ -285,8 +307,9 @@ int reader_series(struct reader *reader, const char *node, const char *name, int
     window.buckets = calloc((size_t)buckets, sizeof *window.buckets);
     if (!window.buckets) return storage_fail(cause, "out of memory");
     reader->trusted = true;
-    int rc = series.kind == SERIES_RATIO ? read_ratio(reader, node, &series, &window)
-                                         : read_coefficient(reader, node, &series, &window);
+    bool ratio = series.kind == SERIES_NODE_RATIO || series.kind == SERIES_POSITION_RATIO;
+    int rc = ratio ? read_ratio(reader, node, &series, &window)
+                   : read_coefficient(reader, node, &series, &window);
     reader->trusted = false;
     for (int64_t i = 0; rc == SQLITE_OK && i < buckets; i++) {
         if (window.buckets[i].under <= 0) continue;

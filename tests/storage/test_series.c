@@ -66,6 +66,14 @@ static void series_are_sums_over_sums(void **state)
     assert_true(fabs(points.value[0] - 63.0 / 20) < 1e-9);
     assert_int_equal(read_series(reader, "accepted_ratio", 0, 3, 3000, &points), 1);
     assert_true(fabs(points.value[0] - 120.0 / 183) < 1e-9);
+    assert_int_equal(read_series(reader, "budget", 0, 5, 5000, &points), 1);
+    assert_true(fabs(points.value[0] - 62.0 / 20) < 1e-9);
+    assert_int_equal(read_series(reader, "predicted.1", 0, 10, 10000, &points), 1);
+    assert_true(fabs(points.value[0] - 0.77) < 1e-4);
+    assert_int_equal(read_series(reader, "accepted.1", 0, 2, 2000, &points), 1);
+    assert_true(fabs(points.value[0] - (57.0 + 57) / (77 + 76)) < 1e-9);
+    assert_int_equal(read_series(reader, "accepted.1", 0, 100, 60000, &points), 2);
+    assert_int_equal(read_series(reader, "accepted.2", 0, 100, 10000, &points), 0);
     assert_int_equal(read_series(reader, "throughput_tps", 200, 300, 1000, &points),
                      0); /* a gap is absent */
     assert_int_equal(read_series(reader, "throughput_tps", 50, 50, 1000, &points), 0);
@@ -87,12 +95,15 @@ static void series_are_sums_over_sums(void **state)
     assert_int_equal(
         reader_series(reader, "nobody", "slope", 0, 1000, 10, add_point, &points, &cause), 0);
     reader_close(reader);
-    static const char *const known[] = {"slope",           "throughput_tps", "step_ms",
-                                        "tokens_per_step", "accepted_ratio", "intercept.0",
-                                        "intercept.31"};
+    static const char *const known[] = {
+        "slope",       "throughput_tps", "step_ms",       "tokens_per_step", "accepted_ratio",
+        "intercept.0", "intercept.31",   "slope_se",      "drift_z",         "budget",
+        "accepted.0",  "predicted.31",   "intercept_se.3"};
     static const char *const unknown[] = {
-        "", "intercept.", "intercept.x", "intercept.1x", "intercept.1000", "Slope", "intercept"};
-    for (size_t i = 0; i < 7; i++) {
+        "",         "intercept.", "intercept.x", "intercept.1x", "intercept.1000",
+        "Slope",    "intercept",  "slope_",      "slope.1",      "accepted_ratio.1",
+        "accepted", "predicted.", "drift"};
+    for (size_t i = 0; i < 13; i++) {
         assert_true(reader_series_known(known[i]));
         assert_false(reader_series_known(unknown[i]));
     }
@@ -114,7 +125,7 @@ static void make_day(struct place *place)
     sqlite3_exec(file.db, "BEGIN", NULL, NULL, NULL);
     for (int i = 0; i < 86400; i++) {
         union queue_row row;
-        place_sample(&row.sample, run, i, 0);
+        place_sample(&row.sample, run, i, 2);
         assert_int_equal(rows_put(rows, QUEUE_SAMPLE, &row, run), SQLITE_OK);
         place_refit(&row.refit, run, i, 6);
         if (i % 4 == 0) {
@@ -135,7 +146,8 @@ static void a_day_reads_fast(void **state)
     struct place *place = *state;
     make_day(place);
     struct reader *reader = place_reader(place);
-    static const char *const names[] = {"throughput_tps", "step_ms", "slope", "intercept.5"};
+    static const char *const names[] = {"throughput_tps", "step_ms", "slope", "intercept.5",
+                                        "accepted.1"};
     struct points points;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int64_t best_ms = INT64_MAX;
