@@ -396,7 +396,8 @@ static enum node_status set(struct node *base, const json_t *settings, int64_t e
     if (policy_change(&after, settings, node->options.max_draft, node->draft != NULL, cause) == 0)
         status = wish(node, &after, expect, generation, cause);
     pthread_mutex_unlock(&node->lock);
-    if (status == NODE_OK) rows_settings(node->options.store, node->run_id, actor, &before, &after, reason);
+    if (status == NODE_OK)
+        rows_settings(node->options.store, node->run_id, actor, &before, &after, reason);
     return status;
 }
 

@@ -103,7 +103,7 @@ static void take_second(struct sampler *sampler)
     pthread_mutex_unlock(&node->lock);
     rows_sample(node->options.store, node->run_id, &second, queue_length(node->loop->queue),
                 node->options.max_draft);
-    if (++sampler->seconds % CALIBRATION_S == 0) 
+    if (++sampler->seconds % CALIBRATION_S == 0)
         rows_calibration(node->options.store, node->run_id, &node->loop->tally,
                          node->options.max_draft);
 }

@@ -43,8 +43,8 @@ _trimtab() {
 
 _trimtabd() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-    local options='--model --draft --name --listen --socket --state --cache --mode --parallel --ctx --threads --queue
-        --prefill-chunk --max-draft --fixed-draft --estimator --refit-interval-steps --min-gain --no-exploration --device
+    local options='--model --draft --replay --cost --speed --name --listen --socket --state --cache --mode --parallel --ctx --threads
+        --queue --prefill-chunk --max-draft --fixed-draft --estimator --refit-interval-steps --min-gain --no-exploration --device
         --exact --record --api-key-file --read-token-file --token-file --max-connections --drain-timeout-s --config
         --version --help'
     case $before in
@@ -52,7 +52,7 @@ _trimtabd() {
     --estimator) _trimtab_words 'online parity' "$word" ;;
     --device) _trimtab_words 'auto cpu cuda:0' "$word" ;;
     --listen) _trimtab_words '127.0.0.1:8080 none' "$word" ;;
-    --model | --draft | --socket | --state | --cache | --record | --*-file | --config) _trimtab_files "$word" ;;
+    --model | --draft | --replay | --cost | --socket | --state | --cache | --record | --*-file | --config) _trimtab_files "$word" ;;
     --no-exploration | --exact | --version | --help) _trimtab_words "$options" "$word" ;;
     --*) COMPREPLY=() ;;
     *) _trimtab_words "$options" "$word" ;;

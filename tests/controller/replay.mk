@@ -1,6 +1,6 @@
 # tests/controller/replay.mk - traces, their replay, and the benchmarks and the node over them.
-dist_check_SCRIPTS += tests/controller/replay.test tests/controller/bench_trace.test
-TESTS += tests/controller/replay.test tests/controller/bench_trace.test
+dist_check_SCRIPTS += tests/controller/replay.test tests/controller/bench_trace.test tests/controller/replay_node.test
+TESTS += tests/controller/replay.test tests/controller/bench_trace.test tests/controller/replay_node.test
 EXTRA_DIST += \
 	tests/controller/data/README.md \
 	tests/controller/data/costs/mi355x-vllm-52362.txt \
