@@ -10,7 +10,7 @@
 #include "storage/reader.h"
 
 enum {
-    SERIES_MAX = 64,
+    SERIES_MAX = 160, /* all of a node with 32 positions */
     SERIES_NAME_MAX = 64,
     POINTS_MAX = 20000, /* of one series */
     POINTS_DEFAULT = 300,

@@ -81,50 +81,82 @@ static bool lit_levels(enum chart_form form, const double *bucket, int count, in
     return true;
 }
 
+/* The ends of the interval around bucket i, every second one: it shall not look like a curve. */
+static bool band_levels(const double *bucket, const double *half, int i,
+                        const struct chart_range *range, int levels, int *low, int *high)
+{
+    if (half == NULL || i % 2 != 0 || !isfinite(bucket[i]) || !isfinite(half[i])) return false;
+    *low = bucket[i] - half[i] < range->low ? -1 : level_of(bucket[i] - half[i], range, levels);
+    *high = bucket[i] + half[i] > range->high ? -1 : level_of(bucket[i] + half[i], range, levels);
+    return true;
+}
+
+struct column { /* lit levels of one dot column; from > to: none; an end of -1 is not drawn */
+    int from, to, band_low, band_high;
+};
+
+static struct column column_of(enum chart_form form, const double *bucket, const double *half,
+                               int count, int i, const struct chart_range *range, int levels)
+{
+    struct column column = {1, 0, -1, -1};
+
+    if (i >= count) return column;
+    if (!lit_levels(form, bucket, count, i, range, levels, &column.from, &column.to)) {
+        column.from = 1;
+        column.to = 0;
+    }
+    band_levels(bucket, half, i, range, levels, &column.band_low, &column.band_high);
+    return column;
+}
+
 static void draw_braille(struct screen *screen, const struct rect *area, enum chart_form form,
-                         enum element element, const double *bucket, int count,
+                         enum element element, const double *bucket, const double *half, int count,
                          const struct chart_range *range)
 {
     int levels = 4 * area->rows;
 
     for (int col = 0; col < area->cols; col++) {
-        int from[2] = {1, 1}, to[2] = {0, 0};
+        const struct column side[2] = {
+            column_of(form, bucket, half, count, 2 * col, range, levels),
+            column_of(form, bucket, half, count, 2 * col + 1, range, levels)};
 
-        for (int half = 0; half < 2; half++) {
-            int i = 2 * col + half;
-
-            if (i >= count ||
-                !lit_levels(form, bucket, count, i, range, levels, &from[half], &to[half])) {
-                from[half] = 1;
-                to[half] = 0;
-            }
-        }
         for (int row = 0; row < area->rows; row++) {
-            unsigned bits = 0;
+            unsigned bits = 0, band = 0;
 
-            for (int half = 0; half < 2; half++)
+            for (int i = 0; i < 2; i++)
                 for (int dot = 0; dot < 4; dot++) {
                     int level = levels - 1 - (4 * row + dot);
 
-                    if (level >= from[half] && level <= to[half]) bits |= dot_bit[dot][half];
+                    if (level >= side[i].from && level <= side[i].to) bits |= dot_bit[dot][i];
+                    if (level == side[i].band_low || level == side[i].band_high)
+                        band |= dot_bit[dot][i];
                 }
-            if (bits != 0)
-                screen_put_char(screen, area->row + row, area->col + col, element, 0x2800 + bits);
+            if ((bits | band) != 0)
+                screen_put_char(screen, area->row + row, area->col + col,
+                                bits != 0 ? element : ELEMENT_FAINT, 0x2800 + (bits | band));
         }
     }
 }
 
 static void draw_ascii(struct screen *screen, const struct rect *area, enum chart_form form,
-                       enum element element, const double *bucket, int count,
+                       enum element element, const double *bucket, const double *half, int count,
                        const struct chart_range *range)
 {
     static const char curve[3] = {'_', '-', '\''}, fill[3] = {'.', ':', '#'};
     int levels = 3 * area->rows;
 
     for (int col = 0; col < area->cols && col < count; col++) {
-        int level, row;
+        int level, row, low, high;
 
         if (!isfinite(bucket[col])) continue;
+        if (band_levels(bucket, half, col, range, levels, &low, &high)) {
+            if (low >= 0)
+                screen_put_char(screen, area->row + area->rows - 1 - low / 3, area->col + col,
+                                ELEMENT_FAINT, '.');
+            if (high >= 0)
+                screen_put_char(screen, area->row + area->rows - 1 - high / 3, area->col + col,
+                                ELEMENT_FAINT, '.');
+        }
         level = level_of(bucket[col], range, levels);
         row = area->row + area->rows - 1 - level / 3;
         screen_put_char(screen, row, area->col + col, element,
@@ -135,14 +167,14 @@ static void draw_ascii(struct screen *screen, const struct rect *area, enum char
 }
 
 void chart_draw(struct screen *screen, const struct rect *area, enum chart_form form,
-                enum element element, const double *bucket, int count,
+                enum element element, const double *bucket, const double *half, int count,
                 const struct chart_range *range)
 {
     assert(range->high > range->low);
     if (screen_is_ascii(screen))
-        draw_ascii(screen, area, form, element, bucket, count, range);
+        draw_ascii(screen, area, form, element, bucket, half, count, range);
     else
-        draw_braille(screen, area, form, element, bucket, count, range);
+        draw_braille(screen, area, form, element, bucket, half, count, range);
 }
 
 void chart_sparkline(struct screen *screen, int row, int col, enum element element,

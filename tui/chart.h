@@ -26,9 +26,10 @@ bool chart_choose_range(const double *bucket, int count, double least_span, doub
                         struct chart_range *out);
 
 enum chart_form { CHART_CURVE, CHART_AREA };
-/* Draw `count` = chart_buckets(area->cols) buckets into the area. */
+/* Draw `count` = chart_buckets(area->cols) buckets into the area. half (count) may be NULL: the
+ * interval around each value, its ends as dots. */
 void chart_draw(struct screen *screen, const struct rect *area, enum chart_form form,
-                enum element element, const double *bucket, int count,
+                enum element element, const double *bucket, const double *half, int count,
                 const struct chart_range *range);
 
 /* One row of eighths (or ASCII steps), one value a cell, scaled between the lowest and the highest,

@@ -134,14 +134,17 @@ char *collector_history_path(const char *node, int64_t to_ms, int64_t window_ms,
 {
     int64_t step_ms =
         window_ms / HISTORY_POINTS < 1000 ? 1000 : window_ms / HISTORY_POINTS / 1000 * 1000;
-    char rest[1024];
+    char rest[8192], label[24];
     int used = snprintf(rest, sizeof rest,
-                        "history?from=%" PRId64 "&to=%" PRId64 "&step=%" PRId64
-                        "&series=slope,throughput_tps,step_ms,tokens_per_step,accepted_ratio",
+                        "history?from=%" PRId64 "&to=%" PRId64 "&step=%" PRId64 "&series=",
                         to_ms - window_ms, to_ms, step_ms);
 
-    for (int i = 0; i < positions && i < SNAPSHOT_MAX_POSITIONS; i++)
-        used += snprintf(rest + used, sizeof rest - (size_t)used, ",intercept.%d", i);
+    for (int i = 0; i < SERIES_COUNT; i++) {
+        if (i >= SERIES_NODE_COUNT && (i - SERIES_NODE_COUNT) % SNAPSHOT_MAX_POSITIONS >= positions)
+            continue;
+        model_series_label(i, label, sizeof label);
+        used += snprintf(rest + used, sizeof rest - (size_t)used, "%s%s", i > 0 ? "," : "", label);
+    }
     return client_node_path(node, rest);
 }
 

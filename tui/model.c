@@ -112,16 +112,22 @@ bool model_is_stale(const struct model *model, int64_t mono_ms, int64_t interval
 
 void model_series_label(int series, char *out, size_t size)
 {
-    static const char *const names[] = {[SERIES_SLOPE] = "slope",
-                                        [SERIES_THROUGHPUT] = "throughput_tps",
-                                        [SERIES_STEP] = "step_ms",
-                                        [SERIES_TOKENS_PER_STEP] = "tokens_per_step",
-                                        [SERIES_ACCEPTED] = "accepted_ratio"};
+    static const char *const of_node[] = {[SERIES_SLOPE] = "slope",
+                                          [SERIES_THROUGHPUT] = "throughput_tps",
+                                          [SERIES_STEP] = "step_ms",
+                                          [SERIES_TOKENS_PER_STEP] = "tokens_per_step",
+                                          [SERIES_ACCEPTED] = "accepted_ratio",
+                                          [SERIES_BUDGET] = "budget",
+                                          [SERIES_SLOPE_SE] = "slope_se",
+                                          [SERIES_DRIFT_Z] = "drift_z"};
+    static const char *const of_position[] = {"intercept", "intercept_se", "accepted", "predicted"};
+    const int beyond = series - SERIES_NODE_COUNT;
 
-    if (series < SERIES_INTERCEPT)
-        snprintf(out, size, "%s", names[series]);
+    if (beyond < 0)
+        snprintf(out, size, "%s", of_node[series]);
     else
-        snprintf(out, size, "intercept.%d", series - SERIES_INTERCEPT);
+        snprintf(out, size, "%s.%d", of_position[beyond / SNAPSHOT_MAX_POSITIONS],
+                 beyond % SNAPSHOT_MAX_POSITIONS);
 }
 
 /* ---- reading JSON: what is absent or null is unknown, text is cleaned */
@@ -232,21 +238,29 @@ static void add_mark(struct model *model, enum mark_kind kind, int64_t time_ms, 
     text_clean(mark->text, sizeof mark->text, text);
 }
 
+static void add_live_point(struct model *model, int series, double value)
+{
+    if (isfinite(value)) series_add(&model->series[series], model->snapshot.time_ms, value);
+}
+
+/* What a position accepted and what was predicted come with the history alone: the snapshot's are
+ * of the estimator's whole memory. */
 static void add_live_points(struct model *model)
 {
     const struct snapshot *s = &model->snapshot;
-    const double value[SERIES_INTERCEPT] = {[SERIES_SLOPE] = s->estimator.slope,
-                                            [SERIES_THROUGHPUT] = s->throughput_tps,
-                                            [SERIES_STEP] = s->step_ms,
-                                            [SERIES_TOKENS_PER_STEP] = s->tokens_per_step,
-                                            [SERIES_ACCEPTED] = s->accepted_verified_ratio};
 
-    for (int i = 0; i < SERIES_INTERCEPT; i++)
-        if (isfinite(value[i])) series_add(&model->series[i], s->time_ms, value[i]);
-    for (int i = 0; i < s->estimator.positions_count; i++)
-        if (isfinite(s->estimator.position[i].intercept))
-            series_add(&model->series[SERIES_INTERCEPT + i], s->time_ms,
-                       s->estimator.position[i].intercept);
+    add_live_point(model, SERIES_SLOPE, s->estimator.slope);
+    add_live_point(model, SERIES_SLOPE_SE, s->estimator.slope_se);
+    add_live_point(model, SERIES_DRIFT_Z, s->estimator.drift_z);
+    add_live_point(model, SERIES_THROUGHPUT, s->throughput_tps);
+    add_live_point(model, SERIES_STEP, s->step_ms);
+    add_live_point(model, SERIES_TOKENS_PER_STEP, s->tokens_per_step);
+    add_live_point(model, SERIES_ACCEPTED, s->accepted_verified_ratio);
+    add_live_point(model, SERIES_BUDGET, s->budget);
+    for (int i = 0; i < s->estimator.positions_count; i++) {
+        add_live_point(model, SERIES_INTERCEPT + i, s->estimator.position[i].intercept);
+        add_live_point(model, SERIES_INTERCEPT_SE + i, s->estimator.position[i].intercept_se);
+    }
 }
 
 /* A node that came back counts from nothing: the charts get a hole there, not a spike. */

@@ -10,10 +10,12 @@
 #include "tui/text.h"
 #include "tui/ui_state.h"
 
-#define ARROW "\xe2\x86\x92"   /* → */
-#define DOT "\xc2\xb7"         /* · */
-#define RULE 0x2500            /* ─ */
-#define MARK_CHARACTER 0x25bc  /* ▼ */
+#define ARROW "\xe2\x86\x92"  /* → */
+#define DOT "\xc2\xb7"        /* · */
+#define RULE 0x2500           /* ─ */
+#define MARK_CHARACTER 0x25bc /* ▼ */
+#define NORMAL_95 1.96
+#define BAND_ROWS 5            /* in a lower chart the band would hide the curve */
 #define RESTART_SHOWN_MS 60000 /* how long the header says that a node restarted */
 
 void ui_draw(struct ui *ui, struct screen *screen)
@@ -420,34 +422,122 @@ static void draw_marks(const struct ui *ui, struct screen *screen, const struct 
     }
 }
 
+/* The window of all charts: whole buckets, so that what a bucket holds does not change while the
+ * chart moves on. */
+struct chart_window {
+    int64_t from_ms, to_ms, bucket_ms;
+};
+
+static struct chart_window window_of(const struct ui *ui, int count)
+{
+    struct chart_window window = {.bucket_ms = ui->window_ms / count};
+
+    window.to_ms = (ui_chart_end_ms(ui) / window.bucket_ms + 1) * window.bucket_ms;
+    window.from_ms = window.to_ms - count * window.bucket_ms;
+    return window;
+}
+
+static void fill_buckets(const struct ui *ui, const struct chart_window *window, int series,
+                         double *bucket, int count)
+{
+    series_bucket(model_series(ui->model, series), window->from_ms, window->to_ms,
+                  ui_chart_end_ms(ui), 3 * (window->bucket_ms + ui->options.interval_ms), bucket,
+                  count);
+}
+
+/* A round range that holds the values, and their bands as far as they are no wider than the values
+ * need themselves: an interval of the first refits would flatten the rest. */
+static bool range_of(const struct ui_chart *chart, const double *bucket, const double *half,
+                     int count, struct chart_range *out)
+{
+    double edge[2 * CHART_MAX_BUCKETS];
+    struct chart_range plain;
+
+    if (!chart_choose_range(bucket, count, chart->least_span, chart->least_ratio, &plain))
+        return false;
+    for (int i = 0; i < count && half != NULL; i++) {
+        double reach = fmin(half[i], plain.high - plain.low);
+
+        edge[2 * i] = bucket[i] - (isfinite(half[i]) ? reach : 0);
+        edge[2 * i + 1] = bucket[i] + (isfinite(half[i]) ? reach : 0);
+    }
+    if (half == NULL) *out = plain;
+    return half == NULL ||
+           chart_choose_range(edge, 2 * count, chart->least_span, chart->least_ratio, out);
+}
+
 void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
                    const struct ui_chart *chart)
 {
     struct rect area = {panel->row + 1, panel->col + AXIS_COLS, panel->rows - 1,
                         panel->cols - AXIS_COLS};
-    double bucket[CHART_MAX_BUCKETS];
+    double bucket[CHART_MAX_BUCKETS], half[CHART_MAX_BUCKETS];
+    const double *band = chart->se > 0 && area.rows >= BAND_ROWS ? half : NULL;
     struct chart_range range;
+    struct chart_window window;
     char title[80], span[TEXT_NUMBER];
     int count = chart_buckets(screen, area.cols), title_end;
-    int64_t bucket_ms = ui->window_ms / count, from_ms, to_ms;
 
     if (panel->rows < 2) return;
     if (count > CHART_MAX_BUCKETS) count = CHART_MAX_BUCKETS;
-    /* Whole buckets: what a bucket holds does not change while the chart moves on. */
-    to_ms = (ui_chart_end_ms(ui) / bucket_ms + 1) * bucket_ms;
-    from_ms = to_ms - count * bucket_ms;
-    snprintf(title, sizeof title, "%s, %s", chart->title, text_span(span, ui->window_ms));
+    window = window_of(ui, count);
+    snprintf(title, sizeof title, "%s%s, %s", chart->title, band != NULL ? " \xc2\xb1 95 %" : "",
+             text_span(span, ui->window_ms));
     title_end = ui_draw_title(ui, screen, panel, title);
-    series_bucket(model_series(ui->model, chart->series), from_ms, to_ms, ui_chart_end_ms(ui),
-                  3 * (bucket_ms + ui->options.interval_ms), bucket, count);
-    if (!model_is_known(ui->model) ||
-        !chart_choose_range(bucket, count, chart->least_span, chart->least_ratio, &range)) {
+    fill_buckets(ui, &window, chart->series, bucket, count);
+    if (band != NULL) fill_buckets(ui, &window, chart->se, half, count);
+    for (int i = 0; i < count && band != NULL; i++) half[i] *= NORMAL_95;
+    if (!model_is_known(ui->model) || !range_of(chart, bucket, band, count, &range)) {
         screen_put(screen, area.row + (area.rows - 1) / 2, area.col, -1, ELEMENT_FAINT,
                    "no samples in this window yet");
         return;
     }
     draw_axis(screen, &area, &range, chart->decimals);
     chart_draw(screen, &area, chart->area ? CHART_AREA : CHART_CURVE,
-               chart->area ? ELEMENT_AREA : ELEMENT_CURVE, bucket, count, &range);
-    draw_marks(ui, screen, panel, chart->marks, from_ms, to_ms, title_end + 1);
+               chart->area ? ELEMENT_AREA : ELEMENT_CURVE, bucket, band, count, &range);
+    draw_marks(ui, screen, panel, chart->marks, window.from_ms, window.to_ms, title_end + 1);
+}
+
+/* How far accepted lies from predicted, in a sign: `-` and `+` beyond 0.03, arrows beyond 0.08. */
+static void draw_heat(struct screen *screen, int row, int col, double difference)
+{
+    const bool ascii = screen_is_ascii(screen);
+
+    if (!isfinite(difference)) return;
+    if (fabs(difference) < 0.03)
+        screen_put_char(screen, row, col, ELEMENT_FAINT, ascii ? '.' : 0xb7);
+    else if (fabs(difference) < 0.08)
+        screen_put_char(screen, row, col, ELEMENT_NOTE, difference < 0 ? '-' : '+');
+    else
+        screen_put_char(screen, row, col, ELEMENT_BAD,
+                        difference < 0 ? (ascii ? 'v' : 0x25bc) : (ascii ? '^' : 0x25b2));
+}
+
+void ui_draw_heat_strip(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                        int first)
+{
+    double accepted[SCREEN_MAX_COLS], predicted[SCREEN_MAX_COLS];
+    const int count = panel->cols - AXIS_COLS;
+    struct chart_window window;
+    char title[120], span[TEXT_NUMBER], label[16];
+
+    if (panel->rows < 2 || count < 1) return;
+    window = window_of(ui, count);
+    snprintf(title, sizeof title,
+             "Accepted - predicted, %s: %s within 0.03  + - beyond  %s %s beyond 0.08",
+             text_span(span, ui->window_ms), screen_is_ascii(screen) ? "." : "\xc2\xb7",
+             screen_is_ascii(screen) ? "^" : "\xe2\x96\xb2",
+             screen_is_ascii(screen) ? "v" : "\xe2\x96\xbc");
+    ui_draw_title(ui, screen, panel, title);
+    for (int i = 0; i < panel->rows - 1; i++) {
+        const int position = first + i, row = panel->row + 1 + i;
+
+        if (position >= ui->shown.estimator.positions_count) return;
+        snprintf(label, sizeof label, "%d", position);
+        screen_put_right(screen, row, panel->col + AXIS_COLS - 1, ELEMENT_FAINT, label);
+        fill_buckets(ui, &window, SERIES_POSITION_ACCEPTED + position, accepted, count);
+        fill_buckets(ui, &window, SERIES_POSITION_PREDICTED + position, predicted, count);
+        for (int col = 0; col < count; col++)
+            draw_heat(screen, row, panel->col + AXIS_COLS + col, accepted[col] - predicted[col]);
+    }
 }

@@ -116,9 +116,9 @@ struct ui_label { /* one `label value unit` of a line */
 int ui_draw_labels(struct screen *screen, int row, int col, int cols, const struct ui_label *label,
                    int count);
 
-/* A titled chart of one series in `panel`. */
+/* A titled chart of one series in `panel`, with its 95 % band where the standard error is known. */
 struct ui_chart {
-    int series;
+    int series, se;                 /* se: series of its standard error, for the band; 0 = none */
     const char *title;              /* without the window */
     double least_span, least_ratio; /* of the axis: absolute, and as a part of the highest value */
     bool area;
@@ -127,6 +127,11 @@ struct ui_chart {
 };
 void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
                    const struct ui_chart *chart);
+
+/* A row a position from `first` on: how far accepted lay from predicted, over the charts' window.
+ */
+void ui_draw_heat_strip(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                        int first);
 
 /* Rows of the table of positions from `first` on, with its head; selected -1 = none. */
 void ui_draw_position_rows(const struct ui *ui, struct screen *screen, const struct rect *panel,

@@ -134,6 +134,37 @@ static void draw_calibration(const struct ui *ui, struct screen *screen, const s
         draw_bin(screen, panel->row + 2 + bin, panel->cols, s, bin);
 }
 
+/* The slope's past and, on tall screens, the statistic that watches it, in the rows that the strata
+ * leave. */
+static void draw_slope_past(const struct ui *ui, struct screen *screen, const struct rect *body,
+                            int used_rows)
+{
+    static const struct ui_chart slope = {.series = SERIES_SLOPE,
+                                          .se = SERIES_SLOPE_SE,
+                                          .title = "Slope",
+                                          .least_span = 0.1,
+                                          .decimals = 2,
+                                          .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
+    static const struct ui_chart drift = {.series = SERIES_DRIFT_Z,
+                                          .title = "Drift statistic z, alarm beyond 4.5",
+                                          .least_span = 4,
+                                          .decimals = 1,
+                                          .marks = 1u << MARK_DRIFT};
+    const int least = 4;
+    struct rect panel = {body->row + used_rows, body->col, body->rows - used_rows, body->cols};
+
+    if (panel.rows < least) return;
+    if (panel.rows >= 3 * least) {
+        struct rect below = panel;
+
+        below.rows = panel.rows / 3;
+        panel.rows -= below.rows;
+        below.row += panel.rows;
+        ui_draw_chart(ui, screen, &below, &drift);
+    }
+    ui_draw_chart(ui, screen, &panel, &slope);
+}
+
 void view_draw_estimator(struct ui *ui, struct screen *screen)
 {
     const struct model *model = ui->model;
@@ -157,6 +188,7 @@ void view_draw_estimator(struct ui *ui, struct screen *screen)
         draw_stratum(screen, row, body->cols, &model->stratum[i]);
         if (i == list->selected) screen_paint(screen, row, 0, body->cols, ELEMENT_SELECTED);
     }
+    draw_slope_past(ui, screen, body, 2 + (model->strata_count > 0 ? model->strata_count : 1));
     if (model->strata_count > 0 && detail->rows >= 3)
         draw_calibration(ui, screen, detail, &model->stratum[list->selected]);
     ui_dim_if_stale(ui, screen, &layout);

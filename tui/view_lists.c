@@ -45,13 +45,43 @@ static void draw_position_figures(const struct ui *ui, struct screen *screen,
                    sizeof label / sizeof label[0]);
 }
 
+/* The selected intercept's past with its band; below, as many heat strips as there is room for, the
+ * selected one among them; its figures last. */
+static void draw_position_past(const struct ui *ui, struct screen *screen, const struct rect *panel,
+                               int position)
+{
+    const int count = ui->shown.estimator.positions_count, least_chart = 4;
+    int strips = (panel->rows - 1) / 2 - 1; /* half of what figures and title leave */
+    struct rect chart_panel = *panel, heat = *panel;
+    char title[48];
+    struct ui_chart chart = {.series = SERIES_INTERCEPT + position,
+                             .se = SERIES_INTERCEPT_SE + position,
+                             .title = title,
+                             .least_span = 0.2,
+                             .decimals = 2,
+                             .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
+    int first;
+
+    if (panel->rows - 1 - least_chart < strips + 1) strips = panel->rows - 2 - least_chart;
+    strips = strips < 1 ? 0 : strips > count ? count : strips;
+    first = position - strips + 1 < 0 ? 0 : position - strips + 1;
+    if (first + strips > count) first = count - strips;
+    heat.rows = strips > 0 ? strips + 1 : 0;
+    chart_panel.rows -= 1 + heat.rows;
+    heat.row += chart_panel.rows;
+    snprintf(title, sizeof title, "Intercept of position %d", position);
+    ui_draw_chart(ui, screen, &chart_panel, &chart);
+    ui_draw_heat_strip(ui, screen, &heat, first);
+    draw_position_figures(ui, screen, panel, position);
+}
+
 void view_draw_positions(struct ui *ui, struct screen *screen)
 {
     struct layout layout;
     const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
     struct ui_list *list = &ui->list[VIEW_POSITIONS];
     int count = ui->shown.estimator.positions_count, spare;
-    char title[120], chart_title[48];
+    char title[120];
 
     spare = screen_rows(screen) - 3 -
             (2 + (count > 0 ? count : 1)); /* header, health, footer; title, head, rows */
@@ -61,19 +91,7 @@ void view_draw_positions(struct ui *ui, struct screen *screen)
     ui_draw_title(ui, screen, body, title);
     ui_list_settle(ui, list, count, body->rows - 2, position_identity);
     ui_draw_position_rows(ui, screen, body, list->top, list->selected);
-    if (detail->rows >= 4 && count > 0) {
-        struct rect chart_panel = *detail;
-        struct ui_chart chart = {.series = SERIES_INTERCEPT + list->selected,
-                                 .title = chart_title,
-                                 .least_span = 0.2,
-                                 .decimals = 2,
-                                 .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
-
-        snprintf(chart_title, sizeof chart_title, "Intercept of position %d", list->selected);
-        chart_panel.rows--;
-        ui_draw_chart(ui, screen, &chart_panel, &chart);
-        draw_position_figures(ui, screen, detail, list->selected);
-    }
+    if (detail->rows >= 4 && count > 0) draw_position_past(ui, screen, detail, list->selected);
     ui_dim_if_stale(ui, screen, &layout);
 }
 

@@ -302,6 +302,7 @@ static void draw_recent(const struct ui *ui, struct screen *screen, const struct
 void view_draw_overview(struct ui *ui, struct screen *screen)
 {
     static const struct ui_chart slope = {.series = SERIES_SLOPE,
+                                          .se = SERIES_SLOPE_SE,
                                           .title = "Slope",
                                           .least_span = 0.1,
                                           .decimals = 2,

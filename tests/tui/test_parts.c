@@ -260,7 +260,7 @@ static void test_curve_is_drawn_where_data_is(void **state)
 
     (void)state;
     for (int i = 0; i < 16; i++) bucket[i] = i == 6 || i == 7 ? (double)NAN : (i % 5) / 4.0;
-    chart_draw(screen, &area, CHART_CURVE, ELEMENT_CURVE, bucket, 16, &range);
+    chart_draw(screen, &area, CHART_CURVE, ELEMENT_CURVE, bucket, NULL, 16, &range);
     for (int col = 0; col < 8; col++) {
         bool lit = false;
 
