@@ -33,6 +33,7 @@ bool draft_choice_parse(const char *name, enum draft_choice *choice)
     return false;
 }
 
+/* The drafter that is used without a choice. */
 static enum drafter drafter_of(const struct loop *loop)
 {
     switch (loop->options.choice) {
@@ -57,7 +58,7 @@ static int draft_cap(const struct loop *loop, const struct slot *slot)
 
     if (forced >= 0 && forced < cap) cap = forced;
     if (cap > loop->max_draft) cap = loop->max_draft;
-    if (slot->drafter == DRAFTER_NONE || !lm_can_roll_back(loop->target)) cap = 0;
+    if (!lm_can_roll_back(loop->target)) cap = 0;
     return cap > 0 ? cap : 0;
 }
 
@@ -73,28 +74,65 @@ static int catch_up(const struct loop *loop, const struct slot *slot)
     return behind;
 }
 
-static void begin_slot(struct loop *loop, struct slot *slot, struct planner_request *plan)
+static void use_drafter(struct loop *loop, struct slot *slot, enum drafter drafter,
+                        struct planner_request *plan)
 {
-    slot->drafter = drafter_of(loop);
+    slot->drafter = drafter;
     slot->step_rule =
-        slot->drafter == DRAFTER_NGRAM && slot->rule == TT_RATIO ? TT_POINT_MASS : slot->rule;
-    plan->cap = draft_cap(loop, slot);
-    plan->free_draft = slot->drafter == DRAFTER_NGRAM;
-    plan->catch_up = slot->drafter == DRAFTER_MODEL ? catch_up(loop, slot) : 1;
-    if (slot->drafter == DRAFTER_NGRAM && plan->cap > 0)
-        plan->cap = ngram_propose(loop->ngram, slot->index, plan->cap, slot->draft, slot->feature,
-                                  &slot->match);
-    slot->stratum = strata_index(slot->drafter, slot->step_rule, slot->temperature, slot->adjusted);
-    plan->stratum = slot->stratum;
-    plan->starved = strata_starved(loop->strata, slot->stratum);
+        drafter == DRAFTER_NGRAM && slot->rule == TT_RATIO ? TT_POINT_MASS : slot->rule;
+    slot->stratum = strata_index(drafter, slot->step_rule, slot->temperature, slot->adjusted);
+    *plan =
+        (struct planner_request){.cap = drafter == DRAFTER_NONE ? 0 : draft_cap(loop, slot),
+                                 .stratum = slot->stratum,
+                                 .catch_up = drafter == DRAFTER_MODEL ? catch_up(loop, slot) : 1,
+                                 .free_draft = drafter == DRAFTER_NGRAM,
+                                 .starved = strata_starved(loop->strata, slot->stratum)};
+}
+
+/* Look the last tokens up: the proposal, its features and predictions are known at once. */
+static void propose(struct loop *loop, struct slot *slot, struct planner_request *plan)
+{
+    plan->cap = plan->cap > 0 ? ngram_propose(loop->ngram, slot->index, plan->cap, slot->draft,
+                                              slot->feature, &slot->match)
+                              : 0;
+    slot->proposed = plan->cap;
+    memcpy(slot->proposal, slot->draft, (size_t)slot->proposed * sizeof *slot->proposal);
+    for (int k = 0; k < plan->cap; k++)
+        slot->predicted[k] = strata_predict(loop->strata, slot->stratum, k, slot->feature[k]);
+    plan->known = slot->predicted;
+}
+
+/* Which drafter, if there is a choice, is decided here: before the draft model's first draw, from
+ * the request's history alone. */
+static void begin_slot(struct loop *loop, struct slot *slot, int decoding,
+                       struct planner_request *plan)
+{
+    enum drafter drafter = drafter_of(loop);
+    struct planner_request free_draft;
+
+    slot->proposed = 0;
+    if (drafter == DRAFTER_NGRAM ||
+        (drafter == DRAFTER_MODEL && loop->options.choice == DRAFT_AUTO)) {
+        use_drafter(loop, slot, DRAFTER_NGRAM, &free_draft);
+        propose(loop, slot, &free_draft);
+        *plan = free_draft;
+        if (drafter == DRAFTER_NGRAM) return;
+    }
+    use_drafter(loop, slot, drafter, plan);
+    if (slot->proposed == 0 || !planner_prefers_free(loop->planner, plan, &free_draft, decoding))
+        return;
+    use_drafter(loop, slot, DRAFTER_NGRAM, plan);
+    plan->cap = free_draft.cap;
+    plan->known = free_draft.known;
 }
 
 static int begin_plan(struct loop *loop)
 {
     struct step *step = &loop->step;
-    int base = 0, cells = 0;
+    int base = 0, cells = 0, decoding = 0;
 
     step->decoding = 0;
+    for (int i = 0; i < loop->parallel; i++) decoding += loop->slot[i].phase == SLOT_DECODE;
     for (int i = 0; i < loop->parallel; i++) {
         struct slot *slot = &loop->slot[i];
 
@@ -103,7 +141,7 @@ static int begin_plan(struct loop *loop)
         cells += slot->in_target;
         base += slot->prefill;
         if (slot->phase != SLOT_DECODE) continue;
-        begin_slot(loop, slot, &step->plan[step->decoding]);
+        begin_slot(loop, slot, decoding, &step->plan[step->decoding]);
         step->slot[step->decoding++] = i;
     }
     planner_begin(loop->planner, step->plan, step->decoding, base + step->decoding, step->finishing,

@@ -22,8 +22,17 @@ static void label_block(struct loop *loop, const struct slot *slot)
 
     for (int k = 0; k < slot->labelled; k++) predicted[k] = (float)slot->predicted[k];
     if (slot->labelled > 0) strata_observe(loop->strata, slot->stratum, &observation);
-    if (slot->drafter == DRAFTER_NGRAM && slot->admitted > 0)
-        ngram_observe(loop->ngram, slot->match, slot->labelled, slot->accepted);
+}
+
+/* What an n-gram proposal would have been worth shows in the text that came, whoever drafted it:
+ * the next token equals the proposed one as often as the target would have accepted it. */
+static void grade_proposal(struct loop *loop, const struct slot *slot)
+{
+    const int32_t *text = slot->tokens + slot->count - slot->emitted;
+    int known = slot->emitted < slot->proposed ? slot->emitted : slot->proposed, same = 0;
+
+    while (same < known && text[same] == slot->proposal[same]) same++;
+    if (known > 0) ngram_observe(loop->ngram, slot->match, known, same);
 }
 
 /* Hard outcomes against predictions at the positions that were reached. */
@@ -62,6 +71,7 @@ static void learn(struct loop *loop)
         step->admitted[i] = slot->labelled;
         step->accepted[i] = slot->accepted;
         label_block(loop, slot);
+        grade_proposal(loop, slot);
     }
     strata_end_step(loop->strata, loop->options.refitted, loop->options.state);
     /* Labels and refits are own work too: a plan that drafts pays for them. */

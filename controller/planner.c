@@ -143,6 +143,7 @@ static void begin_rows(struct planner *planner, const struct planner_request *re
         planner->row[r] = (struct row){.request = request[r], .survival = 1, .skipped = NAN};
         if (planner->row[r].request.cap > planner->options.max_draft)
             planner->row[r].request.cap = planner->options.max_draft;
+        planner_chain_known(&planner->row[r]);
     }
 }
 
@@ -202,8 +203,8 @@ static void mark_deeper(struct planner *planner, int depth)
     for (int r = 0; r < planner->count; r++) {
         struct row *row = &planner->row[r];
         if (!can_go_on(row, depth)) continue;
-        row->worth = row->survival *
-                     acceptance_mean(&planner->stratum[row->request.stratum].acceptance, depth);
+        const double *reach = planner_reach(planner, row);
+        row->worth = row->survival * reach[depth + 1] / reach[depth];
         drafters += !row->request.free_draft;
         planner->order[count++] = r;
     }

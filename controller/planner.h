@@ -49,7 +49,10 @@ struct planner_request { /* one decoding request of this step; row = its index *
      * reading up, whose price is spread over the expected stay. */
     int catch_up;
     bool free_draft; /* its drafts cost no draft forward (n-gram) */
-    int starved;     /* first starved position of its estimator, or -1 */
+    /* (cap) Of a free draft: P(position accepted | reached), known before the step's first draw.
+     * NULL = not known: the stratum's means stand in. Read by planner_begin only. */
+    const double *known;
+    int starved; /* first starved position of its estimator, or -1 */
 };
 
 /* NULL when out of memory. cost is only read, and outlives the planner. */
@@ -62,6 +65,13 @@ void planner_set_options(struct planner *planner, const struct planner_options *
 int planner_set_mode(struct planner *planner, enum mode mode);
 /* The uniform K acted on in modes fixed and shadow, else -1. */
 int planner_fixed_draft(const struct planner *planner);
+
+/* Should a request take the free draft (known predictions) in this step, rather than what the draft
+ * model may propose? By expected value, before anything is drafted, from what was known before the
+ * step; finished drafts are never compared. Between planner_end and planner_begin; count: requests
+ * that will decode. Only where the mode decides; else, and in the warm-up, the model. */
+bool planner_prefers_free(const struct planner *planner, const struct planner_request *model,
+                          const struct planner_request *free_draft, int count);
 
 /* base_tokens: target rows of the step without drafts (decode rows + prefill rows). step: the
  * step's number. finishing: prefill requests that will sample a token in this step. context_cells:

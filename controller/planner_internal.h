@@ -25,6 +25,8 @@ struct row { /* one request of the step */
     int forced;            /* explore down to here, whatever it is worth */
     bool live;             /* the plan drafts it at the depth in hand */
     bool refused;          /* its draft row had no law: the block ends there */
+    bool known; /* the chains below are of its own predictions; else the stratum's hold */
+    double reach[TT_MAX_POSITIONS + 1], chain[TT_MAX_POSITIONS + 1];
 };
 
 struct stratum {
@@ -35,8 +37,9 @@ struct stratum {
     double reach[TT_MAX_POSITIONS + 1], chain[TT_MAX_POSITIONS + 1];
 };
 
-struct contender {       /* a row of the order, as planner_value_best needs it */
-    const double *chain; /* of its stratum, from the first position that is not yet known */
+struct contender { /* a row of the order, as planner_value_best needs it */
+    const double
+        *chain; /* its own or its stratum's, from the first position that is not yet known */
     double start, scale;
     int left; /* drafts that its cap still allows */
     bool drafter;
@@ -112,6 +115,10 @@ struct planner {
 
 /* ---- planner_value.c ---- */
 double planner_verify_ms(const struct planner *planner, int tokens);
+/* Chains of a row: from its own predictions where they are known, else of its stratum. */
+const double *planner_reach(const struct planner *planner, const struct row *row);
+const double *planner_chain(const struct planner *planner, const struct row *row);
+void planner_chain_known(struct row *row);
 double planner_draft_ms(const struct planner *planner, int requests);
 /* trimtab's own work in a step with or without drafts. What was never seen of one kind is taken
  * from the other. */

@@ -169,7 +169,8 @@ static int order_first(struct planner *planner, bool model)
     for (int r = 0; r < planner->count; r++) {
         struct row *row = &planner->row[r];
         if (row->request.cap < 1 || !(model || row->request.free_draft)) continue;
-        row->worth = planner->stratum[row->request.stratum].chain[planner->options.max_draft];
+        row->worth =
+            planner_chain(planner, row)[row->known ? row->request.cap : planner->options.max_draft];
         if (row->request.free_draft)
             row->worth *= 1.05;
         else if (row->request.catch_up > PLANNER_IN_STEP_TOKENS)

@@ -66,16 +66,40 @@ double planner_first_draft_ms(const struct planner *planner, const int *order, i
     return in_step + fmax(0, planner_draft_ms(planner, tokens) - in_step) / steps;
 }
 
+static void chain_up(double *reach, double *chain, int k, double probability)
+{
+    reach[k + 1] = fmax(reach[k] * probability, LEAST_REACH);
+    chain[k + 1] = chain[k] + reach[k + 1];
+}
+
 static void make_chains(struct planner *planner, struct stratum *stratum)
 {
     stratum->present = true;
     stratum->reach[0] = 1;
     stratum->chain[0] = 0;
-    for (int k = 0; k < planner->options.max_draft; k++) {
-        stratum->reach[k + 1] =
-            fmax(stratum->reach[k] * acceptance_mean(&stratum->acceptance, k), LEAST_REACH);
-        stratum->chain[k + 1] = stratum->chain[k] + stratum->reach[k + 1];
-    }
+    for (int k = 0; k < planner->options.max_draft; k++)
+        chain_up(stratum->reach, stratum->chain, k, acceptance_mean(&stratum->acceptance, k));
+}
+
+void planner_chain_known(struct row *row)
+{
+    const double *known = row->request.known;
+    row->known = known && row->request.free_draft;
+    row->request.known = NULL; /* the caller's, until planner_begin returns */
+    row->reach[0] = 1;
+    row->chain[0] = 0;
+    for (int k = 0; row->known && k < row->request.cap; k++)
+        chain_up(row->reach, row->chain, k, isnan(known[k]) ? 0 : fmin(fmax(known[k], 0), 1));
+}
+
+const double *planner_reach(const struct planner *planner, const struct row *row)
+{
+    return row->known ? row->reach : planner->stratum[row->request.stratum].reach;
+}
+
+const double *planner_chain(const struct planner *planner, const struct row *row)
+{
+    return row->known ? row->chain : planner->stratum[row->request.stratum].chain;
 }
 
 /* Value and cost of one uniform K over the decode rows, apart from earlier depths' draft forwards
@@ -85,9 +109,9 @@ static void value_one_uniform(struct planner *planner, int draft, double forward
     double value = planner->count;
     int tokens = planner->count;
     for (int r = 0; r < planner->count; r++) {
-        const struct planner_request *request = &planner->row[r].request;
-        int length = draft < request->cap ? draft : request->cap;
-        value += planner->stratum[request->stratum].chain[length];
+        const struct row *row = &planner->row[r];
+        int length = draft < row->request.cap ? draft : row->request.cap;
+        value += planner_chain(planner, row)[length];
         tokens += length;
     }
     planner->uniform_value[draft] = value;
@@ -191,12 +215,12 @@ static void gather(struct planner *planner, const int *order, int count, int dep
 {
     for (int i = 0; i < count; i++) {
         const struct row *row = &planner->row[order[i]];
-        const struct stratum *stratum = &planner->stratum[row->request.stratum];
         int from = known ? depth + 1 : depth;
         planner->contender[i] = (struct contender){
-            .chain = &stratum->chain[from],
+            .chain = &planner_chain(planner, row)[from],
             .start = known ? row->survival * row->probability : 0,
-            .scale = row->survival * (known ? row->probability : 1) / stratum->reach[from],
+            .scale =
+                row->survival * (known ? row->probability : 1) / planner_reach(planner, row)[from],
             .left = row->request.cap - depth,
             .drafter = !row->request.free_draft,
         };
@@ -263,14 +287,17 @@ static void best_count(const struct planner *planner, const struct question *que
 }
 
 /* Lift of the best (i + 1) / points of the requests, for every i. Mixed strata are told apart by
- * their order already. */
+ * their order already, and so are rows whose predictions are known. */
 static void fill_lift(struct planner *planner, const int *order, const struct question *question)
 {
     const struct stratum *stratum = &planner->stratum[planner->row[order[0]].request.stratum];
     int points = question->count * question->parts;
+    bool told = false;
+    for (int i = 0; i < question->count; i++) told = told || planner->row[order[i]].known;
     for (int i = 0; i < points; i++)
         planner->lift[i] =
-            acceptance_lift(&stratum->acceptance, question->depth, (double)(i + 1) / points);
+            told ? 1
+                 : acceptance_lift(&stratum->acceptance, question->depth, (double)(i + 1) / points);
 }
 
 struct candidate planner_value_best(struct planner *planner, const int *order, int count, int depth,
@@ -287,4 +314,56 @@ struct candidate planner_value_best(struct planner *planner, const int *order, i
     for (int ahead = 1; ahead <= planner->options.max_draft - depth; ahead++)
         best_count(planner, &question, ahead, &best);
     return best;
+}
+
+/* ---- the choice of a drafter ---- */
+
+/* Of one request's step, when all of `count` requests go `length` deep: its part of the
+ * verification that drafts add. */
+static double share_of_verify(const struct planner *planner, int count, int length)
+{
+    return (planner_verify_ms(planner, count * (1 + length)) - planner_verify_ms(planner, count)) /
+           count;
+}
+
+/* Tokens gained less what their time is worth, at the best length. */
+static double net_of_model(const struct planner *planner, const struct planner_request *request,
+                           int count, double lambda)
+{
+    const struct acceptance *acceptance = &planner->stratum[request->stratum].acceptance;
+    int read = request->catch_up > 1 ? request->catch_up : 1;
+    double best = 0, reach = 1, value = 0, ms = planner_draft_ms(planner, count * read) / count;
+    if (!planner->drafting) return 0;
+    for (int k = 0; k < request->cap && k < planner->options.max_draft; k++) {
+        reach *= acceptance_mean(acceptance, k);
+        value += reach;
+        if (k > 0) ms += planner_draft_ms(planner, count) / count;
+        best = fmax(best, value - lambda * (ms + share_of_verify(planner, count, k + 1)));
+    }
+    return best;
+}
+
+/* The draft model reads later what was accepted without it. */
+static double net_of_free(const struct planner *planner, const struct planner_request *request,
+                          int count, double lambda)
+{
+    double best = 0, reach = 1, value = 0;
+    double read_ms = planner->drafting ? planner_draft_ms(planner, count) / count : 0;
+    for (int k = 0; k < request->cap && k < planner->options.max_draft; k++) {
+        reach *= request->known[k];
+        value += reach;
+        best =
+            fmax(best, value - lambda * (value * read_ms + share_of_verify(planner, count, k + 1)));
+    }
+    return best;
+}
+
+bool planner_prefers_free(const struct planner *planner, const struct planner_request *model,
+                          const struct planner_request *free_draft, int count)
+{
+    double lambda = planner->lambda; /* of the step before */
+    if (planner->mode != MODE_ADAPTIVE || planner->warming || !(lambda > 0)) return false;
+    if (free_draft->cap < 1 || !free_draft->known || count < 1) return false;
+    return net_of_free(planner, free_draft, count, lambda) >
+           net_of_model(planner, model, count, lambda);
 }

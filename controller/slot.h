@@ -61,8 +61,10 @@ struct slot {
     int32_t draft[TT_MAX_POSITIONS];
     float feature[TT_MAX_POSITIONS];
     double predicted[TT_MAX_POSITIONS];
-    struct tt_row_stats stats; /* of the draft row just computed */
-    const float *draft_row;    /* that row */
+    int32_t proposal[TT_MAX_POSITIONS]; /* what the n-gram index proposed, taken or not */
+    int proposed;                       /* its length; `match` is what it rests on */
+    struct tt_row_stats stats;          /* of the draft row just computed */
+    const float *draft_row;             /* that row */
     struct tt_verdict verdict;
 
     /* Accounts. */

@@ -40,7 +40,7 @@ enum confidence {
     BY_STEPS /* few different values: ties between some */
 };
 
-enum fault { SOUND, LOOKS_AT_TOKEN, WITHDRAWS, TIES_BY_VALUE };
+enum fault { SOUND, LOOKS_AT_TOKEN, WITHDRAWS, TIES_BY_VALUE, COMPARES_FINISHED };
 
 enum costs { STAIRCASE, SLOPE, GENTLE, STEEP, LEVEL };
 
@@ -60,7 +60,8 @@ struct scenario {
     enum confidence confidence;
     enum costs costs;
     enum moment moment;
-    bool cold; /* no history: warm-up */
+    bool cold;   /* no history: warm-up */
+    bool either; /* every request may also take a free draft, by the planner's choice */
     enum fault fault;
 };
 
@@ -70,7 +71,11 @@ struct request_state {
     int emitted, admitted, accepted;
     int32_t draft[TT_MAX_POSITIONS];
     double q[TT_MAX_POSITIONS * WORLD_VOCAB_MAX];
-    double probability;
+    double known[TT_MAX_POSITIONS]; /* predictions of the free draft */
+    int32_t proposal[TT_MAX_POSITIONS];
+    bool free_draft; /* this step's drafts are the proposal */
+    enum tt_rule
+        rule; /* of this step: a proposal is verified as a point mass in place of the ratio */
 };
 
 struct driver {
@@ -81,6 +86,7 @@ struct driver {
     struct request_state request[REQUESTS_MAX];
     unsigned totals; /* bit n: n tokens were admitted in some step */
     const char *why;
+    unsigned drafters; /* bit 0: some request drafted by model in some branch; bit 1: freely */
 };
 
 /* ---- laws ---- */
@@ -155,7 +161,8 @@ static int32_t draw_token(struct driver *driver, int r, int depth, const double 
     struct request_state *request = &driver->request[r];
     uint64_t index = (uint64_t)(RACE_STRIDE * r + request->emitted + depth);
     struct choice_site site = {index, (uint32_t)depth, TT_DRAFT};
-    switch (driver->scenario->rule[r]) {
+    if (request->free_draft) return request->proposal[depth];
+    switch (request->rule) {
     case TT_RATIO:
         return (int32_t)choice_draw(&driver->e->base, &site, 0, q, request->world.draft_vocab);
     case TT_COUPLED:
@@ -190,8 +197,10 @@ static int draft_depth(struct driver *driver, const int *rows, int live, int dep
         double *q = &request->q[(size_t)depth * request->world.draft_vocab];
         assert_true(depth < scenario->max_draft && depth < scenario->cap[rows[i]]);
         draft_law(scenario, request, rows[i], prefix, prefix_of(request, depth, prefix), q);
-        probability[i] = predict(scenario, request, q);
-        if (scenario->fault == SOUND) continue;
+        probability[i] =
+            request->free_draft ? request->known[depth] : predict(scenario, request, q);
+        bool drawn = scenario->fault == COMPARES_FINISHED && depth == 0 && !request->free_draft;
+        if (scenario->fault == SOUND || drawn) continue;
         request->draft[depth] = draw_token(driver, rows[i], depth, q);
         if (scenario->fault == LOOKS_AT_TOKEN) probability[i] = q[request->draft[depth]];
     }
@@ -221,7 +230,7 @@ static void verify(struct driver *driver, int r)
     for (int k = 0; k <= request->admitted; k++)
         target_law(scenario, request, r, prefix, prefix_of(request, k, prefix),
                    &p[(size_t)k * scenario->vocab]);
-    struct verify_task task = {scenario->rule[r], request->draft, request->admitted,
+    struct verify_task task = {request->rule, request->draft, request->admitted,
                                (uint64_t)(RACE_STRIDE * r + request->emitted)};
     struct verify_tables tables = {p, request->q, scenario->vocab, request->world.draft_vocab};
     struct tt_verdict verdict;
@@ -232,6 +241,47 @@ static void verify(struct driver *driver, int r)
     for (int k = 0; k < verdict.accepted; k++)
         request->token[request->emitted++] = request->draft[k];
     request->token[request->emitted++] = verdict.next;
+}
+
+/* What an n-gram index might propose: any function of what was emitted before, and how sure it is.
+ */
+static void propose(const struct scenario *scenario, struct request_state *request, int r)
+{
+    uint32_t hash = 2166136261u + (uint32_t)r;
+    for (int i = 0; i < request->emitted; i++)
+        hash = (hash ^ (uint32_t)request->token[i]) * 16777619u;
+    for (int k = 0; k < scenario->max_draft; k++) {
+        hash = (hash ^ (uint32_t)k) * 16777619u;
+        request->proposal[k] = (int32_t)(hash >> 8) % (int32_t)scenario->vocab;
+        request->known[k] = 0.05 + 0.9 * ((hash >> 16) % 8) / 7;
+    }
+}
+
+/* The choice between both drafters by the shipping code; the fault makes it when both blocks are
+ * finished, by what was drawn. */
+static void choose_drafter(struct driver *driver, int r, struct planner_request *plan)
+{
+    const struct scenario *scenario = driver->scenario;
+    struct request_state *request = &driver->request[r];
+    request->free_draft = false;
+    request->rule = scenario->rule[r];
+    if (!scenario->either) return;
+    propose(scenario, request, r);
+    struct planner_request free_draft = *plan;
+    free_draft.free_draft = true;
+    free_draft.known = request->known;
+    if (scenario->fault != COMPARES_FINISHED &&
+        !planner_prefers_free(driver->planner, plan, &free_draft, scenario->requests))
+        return;
+    if (scenario->fault == COMPARES_FINISHED) {
+        int32_t prefix[EMITTED_MAX];
+        draft_law(scenario, request, r, prefix, prefix_of(request, 0, prefix), request->q);
+        request->draft[0] = draw_token(driver, r, 0, request->q);
+        if (request->draft[0] != 0) return;
+    }
+    request->free_draft = true;
+    if (request->rule == TT_RATIO) request->rule = TT_POINT_MASS;
+    *plan = free_draft;
 }
 
 static void run_step(struct driver *driver, uint64_t number)
@@ -249,6 +299,7 @@ static void run_step(struct driver *driver, uint64_t number)
             .catch_up = 1,
             .free_draft = scenario->rule[r] == TT_POINT_MASS,
             .starved = scenario->moment == EXPLORE_STEP ? scenario->max_draft - 1 : -1};
+        choose_drafter(driver, r, &plan[r]);
     }
     planner_begin(driver->planner, plan, scenario->requests, scenario->requests, 0, 100, number);
     for (int depth = 0; (live = planner_draft(driver->planner, depth, &rows)) > 0; depth++)
@@ -261,6 +312,7 @@ static void run_step(struct driver *driver, uint64_t number)
         admitted[r] = driver->request[r].admitted;
         accepted[r] = driver->request[r].accepted;
         total += admitted[r];
+        if (admitted[r] > 0) driver->drafters |= driver->request[r].free_draft ? 2 : 1;
     }
     driver->totals |= 1u << total;
     planner_end(driver->planner, &outcome);
@@ -632,6 +684,39 @@ static void probes_and_exploration(void **state)
     }
 }
 
+/* draft = auto: the drafter of every request and step is the planner's choice. */
+static void either_drafter_by_value(void **state)
+{
+    (void)state;
+    static struct driver driver;
+    unsigned drafters = 0;
+    int varied = 0;
+    for (int world = 0; world < WORLD_KINDS; world++)
+        for (int rule = TT_GREEDY; rule <= TT_COUPLED; rule++)
+            for (int requests = 1; requests <= 2; requests++) {
+                struct scenario scenario = {.name = "either drafter",
+                                            .vocab = 2,
+                                            .max_draft = 3,
+                                            .requests = requests,
+                                            .steps = 3 - requests,
+                                            .rule = {(enum tt_rule)rule, TT_RATIO},
+                                            .temperature = {0.8, 1.2},
+                                            .cap = {9, 2},
+                                            .mode = MODE_ADAPTIVE,
+                                            .world = (enum world_kind)world,
+                                            .either = true};
+                varied += check_costs_and_seeds(&scenario);
+                for (uint32_t seed = 1; seed <= 6; seed++) {
+                    scenario.seed = seed;
+                    scenario.costs = SLOPE;
+                    law_error(&scenario, &driver);
+                    drafters |= driver.drafters;
+                }
+            }
+    assert_int_equal(drafters, 3);
+    assert_true(varied > 20);
+}
+
 /* ---- the same test catches what must not be */
 
 static void expect_caught(const struct scenario *scenario)
@@ -643,6 +728,19 @@ static void expect_caught(const struct scenario *scenario)
     struct scenario sound = *scenario;
     sound.fault = SOUND;
     check_scenario(&sound);
+}
+
+/* Two finished blocks, and the one that looks better wins: the fate of a drawn token depends on its
+ * value. */
+static void comparing_finished_drafts_is_caught(void **state)
+{
+    (void)state;
+    struct scenario scenario = one_request(TT_RATIO);
+    scenario.name = "a choice between finished drafts";
+    scenario.either = true;
+    scenario.confidence = ALL_ONE;
+    scenario.fault = COMPARES_FINISHED;
+    expect_caught(&scenario);
 }
 
 static void looking_at_the_token_is_caught(void **state)
@@ -692,6 +790,8 @@ int main(void)
         cmocka_unit_test(three_requests_of_mixed_rules),
         cmocka_unit_test(two_steps),
         cmocka_unit_test(probes_and_exploration),
+        cmocka_unit_test(either_drafter_by_value),
+        cmocka_unit_test(comparing_finished_drafts_is_caught),
         cmocka_unit_test(looking_at_the_token_is_caught),
         cmocka_unit_test(withdrawing_a_token_is_caught),
         cmocka_unit_test(ties_by_value_are_caught),

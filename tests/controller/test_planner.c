@@ -433,6 +433,68 @@ static void the_report_adds_up(void **state)
     simulation_end(&s);
 }
 
+/* ---- which drafter ---- */
+
+static bool prefers_free(const struct simulation *s, double probability)
+{
+    double known[DEPTH];
+    for (int k = 0; k < DEPTH; k++) known[k] = probability;
+    struct planner_request model = {.cap = DEPTH, .catch_up = 1, .starved = -1},
+                           free_draft = {.cap = DEPTH,
+                                         .stratum = 1,
+                                         .free_draft = true,
+                                         .starved = -1,
+                                         .known = known};
+    return planner_prefers_free(s->planner, &model, &free_draft, s->count);
+}
+
+/* draft = auto: a likely proposal beats the model, an unlikely one does not, and where the draft
+ * model stands still it need only be worth its verification. */
+static void the_drafter_goes_by_expected_value(void **state)
+{
+    (void)state;
+    struct simulation s;
+    simulation_init(&s, line_cost(10, 1), 2, 0.6);
+    planner_set_mode(s.planner, MODE_ADAPTIVE);
+    run_step(&s);
+    assert_false(prefers_free(&s, 0.99)); /* the warm-up learns what the model is worth */
+    warm(&s);
+    assert_true(prefers_free(&s, 0.95));
+    assert_false(prefers_free(&s, 0.2));
+    planner_set_mode(s.planner, MODE_FIXED);
+    assert_false(prefers_free(&s, 0.99)); /* fixed is one drafter's */
+    simulation_end(&s);
+
+    simulation_init(&s, line_cost(10, 4), 2, 0.05);
+    warm(&s);
+    run_steps(&s, 200);
+    assert_true(s.plain > 180);
+    assert_true(prefers_free(&s, 0.7)); /* a token costs 0.4 of a step: 0.5 would not pay for two */
+    assert_false(prefers_free(&s, 0.3));
+    simulation_end(&s);
+}
+
+/* A free draft whose predictions are known is used where they are high, whatever its kind makes on
+ * average. */
+static void known_predictions_count_for_more_than_the_mean(void **state)
+{
+    (void)state;
+    struct simulation s;
+    const int *rows;
+    simulation_init(&s, line_cost(10, 4), 1, 0.05);
+    s.free_draft = true;
+    warm(&s);
+    for (int likely = 0; likely < 2; likely++) {
+        double known[DEPTH];
+        for (int k = 0; k < DEPTH; k++) known[k] = likely ? 0.95 : 0.05;
+        struct planner_request request = {
+            .cap = DEPTH, .free_draft = true, .starved = -1, .known = known};
+        planner_begin(s.planner, &request, 1, 1, 0, 100, 1000000 + s.step++);
+        assert_int_equal(planner_draft(s.planner, 0, &rows), likely);
+    }
+    simulation_end(&s);
+}
+
 /* ---- warm-up ---- */
 
 /* Everything is verified as deep as one who hopes would go: to the end where drafts are accepted,
@@ -823,6 +885,8 @@ int main(void)
         cmocka_unit_test(prefill_and_nothing_to_decode),
         cmocka_unit_test(without_costs_nothing_is_drafted),
         cmocka_unit_test(the_report_adds_up),
+        cmocka_unit_test(the_drafter_goes_by_expected_value),
+        cmocka_unit_test(known_predictions_count_for_more_than_the_mean),
         cmocka_unit_test(a_warm_up_goes_as_deep_as_hope),
         cmocka_unit_test(a_warm_up_is_no_deeper_than_it_may_cost),
         cmocka_unit_test(a_warm_up_without_labels_ends),
