@@ -62,7 +62,7 @@ int reader_export(struct reader *reader, const char *to, int64_t since_ms, bool 
                   void (*progress)(void *state, double done), void *state, char **cause);
 
 /* One series for charts. series: "throughput_tps", "step_ms", "tokens_per_step", "accepted_ratio",
- * "budget", "slope", "slope_se", "drift_z", and of position K "intercept.K", "intercept_se.K",
+ * "budget", "rows_per_step", "slope", "slope_se", "drift_z", and of position K "intercept.K", "intercept_se.K",
  * "accepted.K", "predicted.K". Points are means over `step_ms` buckets of [from_ms, to_ms),
  * from the tier that fits; gaps are absent. Calls point(time_ms, value). Returns the number of
  * points, or -1 with *cause. */

@@ -49,6 +49,7 @@ static const struct {
     {"tokens_per_step", {SERIES_NODE_RATIO, 0, "emitted", "steps"}},
     {"accepted_ratio", {SERIES_NODE_RATIO, 0, "accepted", "verified"}},
     {"budget", {SERIES_NODE_RATIO, 0, "admitted", "steps"}},
+    {"rows_per_step", {SERIES_NODE_RATIO, 0, "target_rows", "steps"}},
     {"accepted.", {SERIES_POSITION_RATIO, 0, "accepted", "reached"}},
     {"predicted.", {SERIES_POSITION_RATIO, 0, "predicted_e4 / 1e4", "reached"}},
     {"slope", {SERIES_REFIT, 0, "slope", NULL}},

@@ -118,6 +118,7 @@ void model_series_label(int series, char *out, size_t size)
                                           [SERIES_TOKENS_PER_STEP] = "tokens_per_step",
                                           [SERIES_ACCEPTED] = "accepted_ratio",
                                           [SERIES_BUDGET] = "budget",
+                                          [SERIES_ROWS] = "rows_per_step",
                                           [SERIES_SLOPE_SE] = "slope_se",
                                           [SERIES_DRIFT_Z] = "drift_z"};
     static const char *const of_position[] = {"intercept", "intercept_se", "accepted", "predicted"};

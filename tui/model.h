@@ -35,6 +35,7 @@ enum series_name {
     SERIES_TOKENS_PER_STEP,
     SERIES_ACCEPTED,
     SERIES_BUDGET,
+    SERIES_ROWS, /* target rows a step */
     SERIES_SLOPE_SE,
     SERIES_DRIFT_Z,
     SERIES_NODE_COUNT, /* from here on one a position */

@@ -1,6 +1,4 @@
-/* view_estimator.c - views 3 and 4: what the estimator learned and how well it is calibrated; what
- * steps cost, and what each fixed K would give now.
- */
+/* view_estimator.c - view 3: what the estimator learned, and how well it is calibrated. */
 #include "config.h"
 
 #include <math.h>
@@ -14,8 +12,6 @@
 #define NORMAL_95 1.96
 
 static const struct chart_range probability = {0, 1};
-
-/* ---- 3 estimator */
 
 enum {
     STRATUM_NAME,
@@ -191,123 +187,5 @@ void view_draw_estimator(struct ui *ui, struct screen *screen)
     draw_slope_past(ui, screen, body, 2 + (model->strata_count > 0 ? model->strata_count : 1));
     if (model->strata_count > 0 && detail->rows >= 3)
         draw_calibration(ui, screen, detail, &model->stratum[list->selected]);
-    ui_dim_if_stale(ui, screen, &layout);
-}
-
-/* ---- 4 cost */
-
-enum {
-    COST_TOKENS,
-    COST_CONTEXT,
-    COST_MS,
-    COST_SPREAD,
-    COST_EACH,
-    COST_N,
-    COST_DROPPED,
-    COST_COLUMNS
-};
-static const struct ui_column cost_column[COST_COLUMNS] = {
-    {"tokens", 6, 0},   {"context", -7, 0}, {"ms", 7, 0},      {"spread", 6, 0},
-    {"ms/token", 8, 0}, {"n", 6, 0},        {"dropped", 7, 0},
-};
-#define COST_BAR_COL 62 /* where the columns end */
-
-/* The bands of the cost model (controller/cost.h): mean KV cells in use. */
-static const char *context_name(int band)
-{
-    static const char *const names[] = {"< 512", "< 2048", "< 8192", "more"};
-
-    return band >= 0 && band < 4 ? names[band] : TEXT_UNKNOWN;
-}
-
-static void draw_bar(struct screen *screen, int row, int col, int cols, double part)
-{
-    int length = isfinite(part) && part > 0 ? (int)lround(fmin(part, 1) * cols) : 0;
-
-    screen_fill(screen, row, col, length, ELEMENT_AREA, screen_is_ascii(screen) ? '=' : 0x2588);
-}
-
-static void draw_cost(struct screen *screen, int row, int cols, const struct model_cost *c,
-                      double most_ms)
-{
-    char text[COST_COLUMNS][TEXT_NUMBER];
-    int col = 1;
-
-    text_count(text[COST_TOKENS], c->tokens);
-    snprintf(text[COST_CONTEXT], TEXT_NUMBER, "%s", context_name(c->context_band));
-    text_significant(text[COST_MS], c->ms);
-    text_significant(text[COST_SPREAD], c->spread_ms);
-    text_significant(text[COST_EACH], c->tokens > 0 ? c->ms / (double)c->tokens : (double)NAN);
-    text_count(text[COST_N], c->n);
-    text_count(text[COST_DROPPED], c->dropped);
-    for (int i = 0; i < COST_COLUMNS; i++)
-        col = ui_draw_field(screen, row, col, &cost_column[i], cols,
-                            i == COST_MS ? ELEMENT_STRONG : ELEMENT_VALUE, text[i]);
-    draw_bar(screen, row, COST_BAR_COL, cols - COST_BAR_COL - 1, c->ms / most_ms);
-}
-
-static int64_t cost_identity(const struct ui *ui, int row)
-{
-    return ui->model->cost[row].tokens * 16 + ui->model->cost[row].context_band;
-}
-
-/* "What would fixed K give now?", beside what the node gives and what it planned. */
-static void draw_uniform(const struct ui *ui, struct screen *screen, const struct rect *panel)
-{
-    const struct model *model = ui->model;
-    double most = fmax(ui->shown.throughput_tps, ui->shown.predicted_tps); /* fmax leaves NaN out */
-    int best = -1, row = panel->row + 1, end = panel->row + panel->rows;
-    char number[TEXT_NUMBER], now[TEXT_NUMBER], planned[TEXT_NUMBER];
-
-    for (int k = 0; k < model->uniform_count; k++) {
-        most = fmax(most, model->uniform_tps[k]);
-        if (isfinite(model->uniform_tps[k]) &&
-            (best < 0 || model->uniform_tps[k] > model->uniform_tps[best]))
-            best = k;
-    }
-    ui_draw_title(ui, screen, panel,
-                  "What would each fixed K give now? tok/s, from measured costs");
-    for (int k = 0; k < model->uniform_count && row < end - 1; k++, row++) {
-        screen_printf(screen, row, 1, k == best ? ELEMENT_STRONG : ELEMENT_TEXT,
-                      k == 0 ? "off" : "K=%d", k);
-        screen_put_right(screen, row, 14, k == best ? ELEMENT_STRONG : ELEMENT_VALUE,
-                         text_significant(number, model->uniform_tps[k]));
-        if (k == best) screen_put(screen, row, 15, -1, ELEMENT_GOOD, "best");
-        draw_bar(screen, row, 21, panel->cols - 22, model->uniform_tps[k] / most);
-    }
-    const struct ui_label label[] = {
-        {"now", text_significant(now, ui->shown.throughput_tps), "tok/s", ELEMENT_STRONG},
-        {"planned", text_significant(planned, ui->shown.predicted_tps), "tok/s", ELEMENT_VALUE},
-        {"mode", mode_name(ui->shown.mode), "", ELEMENT_VALUE},
-    };
-    ui_draw_labels(screen, end - 1, 1, panel->cols, label, model_is_known(model) ? 3 : 0);
-}
-
-void view_draw_cost(struct ui *ui, struct screen *screen)
-{
-    const struct model *model = ui->model;
-    struct ui_list *list = &ui->list[VIEW_COST];
-    struct layout layout;
-    const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
-    double most_ms = 0;
-    int rows;
-
-    ui_frame(ui, screen, LAYOUT_LIST_DETAIL,
-             model->uniform_count > 0 ? 2 + model->uniform_count : 0, &layout);
-    ui_draw_title(ui, screen, body, "Cost of one target forward pass, measured");
-    ui_draw_heads(screen, body->row + 1, cost_column, COST_COLUMNS, body->cols, -1);
-    rows = body->rows - 2;
-    ui_list_settle(ui, list, model->costs_count, rows, cost_identity);
-    if (model->costs_count == 0)
-        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   model->costs_known ? "nothing measured yet" : ui_why_unknown(ui, LIST_COST));
-    for (int i = 0; i < model->costs_count; i++) most_ms = fmax(most_ms, model->cost[i].ms);
-    for (int i = list->top; i < model->costs_count && i < list->top + rows; i++) {
-        int row = body->row + 2 + i - list->top;
-
-        draw_cost(screen, row, body->cols, &model->cost[i], most_ms);
-        if (i == list->selected) screen_paint(screen, row, 0, body->cols, ELEMENT_SELECTED);
-    }
-    if (detail->rows >= 3) draw_uniform(ui, screen, detail);
     ui_dim_if_stale(ui, screen, &layout);
 }
