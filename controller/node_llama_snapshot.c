@@ -60,7 +60,7 @@ void llama_node_snapshot(struct node *base, struct snapshot *out)
 
     snapshot_clear(out);
     report_store(node->options.store, out);
-    out->time_ms = utc_ms();
+    out->time_ms = out->read_ms = utc_ms();
     pthread_mutex_lock(&node->lock);
     fill_names(node, out);
     out->mode = node->force.mode;

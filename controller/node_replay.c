@@ -142,7 +142,8 @@ static void note_regime(struct replay_node *node)
     double gain;
 
     if (planner_take_change(replay_planner(node->replay), &from, &to, &gain))
-        rows_regime(node->store, node->run_id, &planner_actor, from, to, gain);
+        rows_regime(node->store, node->run_id, &planner_actor,
+                    planner_last_change(replay_planner(node->replay)));
 }
 
 /* Copies for other threads, once a second. */
@@ -264,7 +265,7 @@ static void snapshot(struct node *base, struct snapshot *out)
     snapshot_clear(out);
     report_store(node->store, out);
     fill_names(node, out);
-    out->time_ms = utc_ms();
+    out->time_ms = out->read_ms = utc_ms();
     tally_copy(replay_tally(node->replay), &counts);
     pthread_mutex_lock(&node->lock);
     out->mode = node->force.mode;

@@ -62,6 +62,8 @@ void report_window(const struct rates *rates, struct snapshot *out, struct rates
     out->verified_per_step = per((double)delta->verified, steps);
     out->budget = per((double)delta->admitted, steps);
     out->accepted_verified_ratio = per((double)delta->accepted, (double)delta->verified);
+    out->accepted_drafted_ratio = per((double)delta->accepted, (double)delta->drafted);
+    out->mean_length = 1 + per((double)delta->accepted, (double)delta->drafts);
     out->predicted_tps = per(delta->planned_tokens, delta->planned_ms) * 1000;
     out->predicted_step_ms = per(delta->predicted_ms, (double)delta->priced_steps);
     out->cost_error_ratio = per(delta->missed_ms, delta->priced_ms);
