@@ -22,6 +22,7 @@
 #include "tests/storage/place.h"
 
 #define CHILDREN 20
+#define FLUSHERS 180 /* with the children: 200 kills */
 #define ROW_MS 5     /* between the rows of a child */
 #define LOST_MS 1000 /* the promise: a second */
 #define SLACK_MS                                                                                   \
@@ -136,7 +137,7 @@ static void killed_writers_lose_a_second_at_most(void **state)
 static void flushed_rows_are_never_lost(void **state)
 {
     (void)state;
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < FLUSHERS; round++) {
         struct place place;
         int64_t flushed[2];
         place_make(&place);
@@ -157,7 +158,7 @@ static void flushed_rows_are_never_lost(void **state)
         }
         close(pipes[1]);
         assert_int_equal(read(pipes[0], &flushed[0], sizeof flushed[0]), sizeof flushed[0]);
-        pause_ms(7 + 13 * round);
+        pause_ms(7 + 13 * (round % 10) + round / 10);
         kill(pid, SIGKILL);
         int status;
         assert_int_equal(waitpid(pid, &status, 0), pid);
