@@ -16,7 +16,7 @@
 
 struct fetch {
     CURL *easy;
-    struct curl_slist *headers;
+    struct curl_slist *headers, *post_headers;
     char *url, *ca_file;
     long deadline_ms;
     struct buffer body;
@@ -121,23 +121,36 @@ static size_t on_bytes(char *bytes, size_t one, size_t count, void *state)
     return fetch->body.failed ? 0 : count;
 }
 
-static bool make_headers(struct fetch *fetch, const char *key)
+static struct curl_slist *headers_with(const char *key, const char *content_type)
 {
+    struct curl_slist *list = content_type ? curl_slist_append(NULL, content_type) : NULL;
     char *line = NULL;
 
-    if (!key) return true;
-    if (asprintf(&line, "Authorization: Bearer %s", key) < 0) return false;
-    fetch->headers = curl_slist_append(NULL, line);
+    if (!key || asprintf(&line, "Authorization: Bearer %s", key) < 0) return list;
+    list = curl_slist_append(list, line);
     explicit_bzero(line, strlen(line));
     free(line);
-    return fetch->headers != NULL;
+    return list;
+}
+
+static bool make_headers(struct fetch *fetch, const char *key)
+{
+    fetch->headers = headers_with(key, NULL);
+    fetch->post_headers = headers_with(key, "Content-Type: application/json");
+    return fetch->post_headers && (fetch->headers || !key);
+}
+
+static void free_headers(struct curl_slist *list)
+{
+    for (struct curl_slist *at = list; at; at = at->next)
+        explicit_bzero(at->data, strlen(at->data)); /* one of them holds the key */
+    curl_slist_free_all(list);
 }
 
 static void set_options(struct fetch *fetch)
 {
     CURL *easy = fetch->easy;
 
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, fetch->headers);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -178,8 +191,8 @@ void fetch_free(struct fetch *fetch)
 {
     if (!fetch) return;
     if (fetch->easy) curl_easy_cleanup(fetch->easy);
-    if (fetch->headers) explicit_bzero(fetch->headers->data, strlen(fetch->headers->data));
-    curl_slist_free_all(fetch->headers);
+    free_headers(fetch->headers);
+    free_headers(fetch->post_headers);
     buffer_free(&fetch->body);
     free(fetch->url);
     free(fetch->ca_file);
@@ -191,7 +204,7 @@ CURL *fetch_handle(struct fetch *fetch)
     return fetch->easy;
 }
 
-void fetch_begin(struct fetch *fetch, const char *path, size_t limit)
+static void begin(struct fetch *fetch, const char *path, size_t limit)
 {
     char url[URL_MAX + 128];
 
@@ -201,6 +214,21 @@ void fetch_begin(struct fetch *fetch, const char *path, size_t limit)
     fetch->limit = limit;
     fetch->too_large = false;
     fetch->error[0] = '\0';
+}
+
+void fetch_begin(struct fetch *fetch, const char *path, size_t limit)
+{
+    begin(fetch, path, limit);
+    curl_easy_setopt(fetch->easy, CURLOPT_HTTPGET, 1L);
+    curl_easy_setopt(fetch->easy, CURLOPT_HTTPHEADER, fetch->headers);
+}
+
+void fetch_begin_post(struct fetch *fetch, const char *path, const char *json, size_t limit)
+{
+    begin(fetch, path, limit);
+    curl_easy_setopt(fetch->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(json));
+    curl_easy_setopt(fetch->easy, CURLOPT_COPYPOSTFIELDS, json);
+    curl_easy_setopt(fetch->easy, CURLOPT_HTTPHEADER, fetch->post_headers);
 }
 
 /* Why the transfer failed, in words of the person who gave the address. */

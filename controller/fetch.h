@@ -1,4 +1,4 @@
-/* fetch.h - one GET from a remote engine, the way trimtab asks: bounded, with a deadline, to the
+/* fetch.h - one request to a remote engine, the way trimtab asks: bounded, with a deadline, to the
  * named host and nowhere else.
  *
  * No redirect, no proxy, no netrc is followed; TLS certificates are verified; the key goes into an
@@ -41,6 +41,8 @@ CURL *fetch_handle(struct fetch *fetch);                            /* for a mul
 
 /* Make ready for `path` ("/metrics"), at most `limit` bytes. */
 void fetch_begin(struct fetch *fetch, const char *path, size_t limit);
+/* The same, to POST a JSON text (copied). */
+void fetch_begin_post(struct fetch *fetch, const char *path, const char *json, size_t limit);
 
 struct fetch_answer {
     bool ok;          /* status 200 and the whole body is there */

@@ -31,3 +31,4 @@ controller_libhttp_la_CFLAGS = $(AM_CFLAGS) $(MHD_CFLAGS) $(JANSSON_CFLAGS)
 controller_libhttp_la_LIBADD = $(MHD_LIBS) $(JANSSON_LIBS)
 
 include controller/vllm.mk
+include controller/vllm_rpc.mk

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "controller/fetch.h"
 #include "controller/snapshot.h"
 
 struct vllm_rpc;
@@ -32,29 +33,30 @@ enum vllm_rpc_state {
     VLLM_RPC_POISONED /* answers belong to other calls: hands off until the engine restarts */
 };
 
-struct vllm_rpc_options { /* texts are copied */
-    const char *url;      /* "http://host:8000", no final slash */
-    const char *key;      /* sent as Authorization: Bearer; NULL = none. Never logged */
-    /* Called from the rpc's thread. severity "info" "warning" "error"; kind "rpc" or "estimator". */
+struct vllm_rpc_options {
+    const struct remote *remote; /* copied; its deadline is not: VLLM_RPC_DEADLINE_MS */
+    /* Called from the rpc's thread. severity "info" "warning" "error"; kind "rpc" or "estimator".
+     */
     void (*event)(void *state, const char *severity, const char *kind, const char *text);
     void *state;
 };
 
 struct vllm_rpc_view { /* what is known now */
     enum vllm_rpc_state state;
-    char reason[320]; /* READY: empty, or why the last command failed */
-    bool open;        /* dev mode can be reached without a key beyond loopback */
-    int ranks;        /* 0 = unknown */
+    char reason[400];         /* READY: empty, or why the last command failed */
+    bool open;                /* dev mode can be reached without a key beyond loopback */
+    int ranks;                /* 0 = unknown */
     int64_t pending_since_ms; /* UTC, of the call on its way; 0 = none */
     bool commanding;          /* a command is queued or on its way */
-    enum mode mode;           /* fixed or adaptive, as every rank reads back */
+    bool busy;                /* that, or a tick is not worked off yet */
+    enum mode mode;           /* fixed or adaptive, as every rank reads back; else unknown */
     int64_t generation;       /* of the extension: one a command */
     bool trimtab_fits;        /* coefficients in force are trimtab's, the engine's refit is held */
     int64_t read_ms;          /* UTC, of the last good reading; 0 = never */
 };
 
-/* Does not connect. NULL when out of memory. */
-struct vllm_rpc *vllm_rpc_new(const struct vllm_rpc_options *options);
+/* Does not connect. NULL with *cause. */
+struct vllm_rpc *vllm_rpc_new(const struct vllm_rpc_options *options, char **cause);
 /* Ends a call on its way at once; hands the refit back to the engine first where trimtab held it
  * and the engine answers within two seconds (else the extension does so by itself within a minute).
  * NULL-safe. */
@@ -67,9 +69,10 @@ void vllm_rpc_tick(struct vllm_rpc *rpc);
 void vllm_rpc_restarted(struct vllm_rpc *rpc);
 
 void vllm_rpc_look(struct vllm_rpc *rpc, struct vllm_rpc_view *out);
-/* Fills what only the extension knows: mode, switching, estimator.*, admitted_total,
- * verified_total (drafts admitted; the engine's padding is not counted), budget, toggles none.
- * Leaves the snapshot alone where nothing is known. */
+/* Fills what only the extension knows: mode, switching, estimator.* (the coefficients in force; of
+ * trimtab's own fit where it fits, with its standard errors), admitted_total, verified_total
+ * (drafts admitted; the engine's padding is not counted), budget. Leaves the snapshot alone where
+ * nothing is known. */
 void vllm_rpc_fill(struct vllm_rpc *rpc, struct snapshot *out);
 
 enum vllm_rpc_outcome {

@@ -449,10 +449,21 @@ class Outcomes(unittest.TestCase):
         estimator.step(Tensor([1, 0]), Tensor([3, 1]), Tensor([1, 0]))  # 2 accepted of 3; no draft
         estimator.step(Tensor([0, -1]), Tensor([1, 0]), Tensor([2, 0]))  # none of 2; a padded request
         reply = call([rank], "trimtab_labels", "n", 0)[0]
-        self.assertEqual((reply["error"], reply["steps"], reply["dropped"]), ("", 2, 0))
+        self.assertEqual((reply["error"], reply["label_steps"], reply["labels_dropped"]), ("", 2, 0))
         self.assertEqual(reply["rows"], [[0, 2, 0.5, 0.25, 0.125], [1, 0, 1.0, 2.0]])
         estimator.step(Tensor([0]), Tensor([1]), Tensor([1]))
         self.assertEqual(call([rank], "trimtab_labels", "n", 0)[0]["rows"], [])
+
+    def test_all_in_one_reading(self):
+        rank = Rank()
+        call([rank], "trimtab_read", "n", 1)
+        rank.model_runner.speculator.acceptance_estimator.step(Tensor([0]), Tensor([1]), Tensor([1]))
+        reply = call([rank], "trimtab_read", "n", 0)[0]
+        self.assertEqual((reply["error"], reply["slope"], reply["mode"]), ("", 0.5, "adaptive"))
+        self.assertEqual((reply["label_steps"], reply["rows"]), (1, [[0, 0, 1.0]]))
+        reply = call([Rank(adaptive=False)], "trimtab_read", "n", 1)[0]
+        self.assertEqual(reply["error"], "")
+        self.assertNotIn("slope", reply)
 
     def test_a_nan_feature_is_null(self):
         rank = Rank()
@@ -470,8 +481,8 @@ class Outcomes(unittest.TestCase):
             estimator.step(Tensor([0]), Tensor([2]), Tensor([0]))
         reply = call([rank], "trimtab_labels", "n", 1, 10**9)[0]
         self.assertEqual(len(reply["rows"]), worker.ROWS_MAX)
-        self.assertEqual(reply["steps"], labels.ROWS_HELD + 10)
-        self.assertEqual(reply["dropped"], labels.ROWS_HELD + 10 - worker.ROWS_MAX)
+        self.assertEqual(reply["label_steps"], labels.ROWS_HELD + 10)
+        self.assertEqual(reply["labels_dropped"], labels.ROWS_HELD + 10 - worker.ROWS_MAX)
 
     def test_only_the_first_rank_collects(self):
         rank = Rank(1)

@@ -39,3 +39,4 @@ tests_controller_test_history_CFLAGS = $(HTTP_TEST_CFLAGS)
 tests_controller_test_history_LDADD = $(HTTP_TEST_LIBS)
 
 include tests/controller/vllm.mk
+include tests/controller/rpc.mk

@@ -79,6 +79,35 @@ def state(control):
     }
 
 
+def status(control):
+    runner = getattr(control.worker, "model_runner", None)
+    estimator = engine.find(control.worker, engine.ESTIMATOR)
+    control.count()
+    return {
+        "runner": type(runner).__name__,
+        "missing": control.missing(),
+        "steps": control.steps,
+        "scheduled": control.scheduled,
+        "admitted": control.admitted,
+        "faults": control.faults,
+        "refits": getattr(estimator, "_refits", None),
+        "steps_since_refit": getattr(estimator, "_steps_since_refit", None),
+    }
+
+
+def coefficients(control):
+    slope, intercepts = control.coefficients()
+    return {"slope": slope, "intercepts": intercepts}
+
+
+def labels(control, collect, most):
+    if rank_of(control.worker) != 0:
+        return {}
+    steps, dropped, rows = control.take_labels(min(int(most), ROWS_MAX))
+    control.collect(bool(int(collect)))
+    return {"label_steps": steps, "labels_dropped": dropped, "rows": rows}
+
+
 def advance(control, generation):
     """Commands are numbered by the caller; one that comes late changes nothing."""
     generation = int(generation)
@@ -96,34 +125,26 @@ class Worker:
 
     @answered
     def trimtab_status(control):
-        runner = getattr(control.worker, "model_runner", None)
-        estimator = engine.find(control.worker, engine.ESTIMATOR)
-        control.count()
-        return {
-            "runner": type(runner).__name__,
-            "missing": control.missing(),
-            "steps": control.steps,
-            "scheduled": control.scheduled,
-            "admitted": control.admitted,
-            "faults": control.faults,
-            "refits": getattr(estimator, "_refits", None),
-            "steps_since_refit": getattr(estimator, "_steps_since_refit", None),
-        }
+        return status(control)
 
     @answered
     def trimtab_coefficients(control):
         """Waits for the device: at most once a second."""
-        slope, intercepts = control.coefficients()
-        return {"slope": slope, "intercepts": intercepts}
+        return coefficients(control)
 
     @answered
     def trimtab_labels(control, collect, most=ROWS_MAX):
         """Start or stop collecting, and hand out what has come since the last call; rank 0 only."""
-        if rank_of(control.worker) != 0:
-            return {"steps": 0, "dropped": 0, "rows": []}
-        steps, dropped, rows = control.take_labels(min(int(most), ROWS_MAX))
-        control.collect(bool(int(collect)))
-        return {"steps": steps, "dropped": dropped, "rows": rows}
+        return labels(control, collect, most)
+
+    @answered
+    def trimtab_read(control, collect, most=ROWS_MAX):
+        """The three above in one call, where an estimator is there: once a second."""
+        found = status(control)
+        if engine.find(control.worker, engine.ESTIMATOR) is not None:
+            found.update(coefficients(control))
+            found.update(labels(control, collect, most))
+        return found
 
     @answered
     def trimtab_set_mode(control, mode, generation):
