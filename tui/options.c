@@ -36,6 +36,8 @@ static const struct option_row {
     {"once", '1', FLAG, AT(once), 0, 0, NULL, "print one screen from two samples and exit",
      "console"},
     {"json", 'j', FLAG, AT(json), 0, 0, NULL, "print JSON", "console status top nodes query"},
+    {"plain", 'p', FLAG, AT(plain), 0, 0, NULL, "one fact a line, in words, for screen readers",
+     "status top"},
     {"utc", 'u', FLAG, AT(utc), 0, 0, NULL, "show times in UTC", ANYWHERE},
     {"ascii", 'A', FLAG, AT(ascii), 0, 0, NULL,
      "draw with ASCII only (the default in such a locale)", "console"},

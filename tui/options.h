@@ -21,7 +21,7 @@ struct options {
     const char *token_file, *node, *script, *reason, *database, *export_to, *since;
     enum scheme scheme;
     bool scheme_given, read_only, utc, ascii, no_color, once, json, mouse, csv, jsonl, overwrite,
-        dump_keys, help, version;
+        dump_keys, plain, help, version;
     int64_t interval_ms, limit_rows, timeout_s, count;
     int words_count; /* what is left: the verb's arguments */
     char **words;

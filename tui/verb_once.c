@@ -178,6 +178,76 @@ static void print_field(const char *text, int cols)
     putchar(' ');
 }
 
+/* ---- one fact a line, for a screen reader: no columns, no signs, units in words */
+
+static void print_fact(const struct snapshot *s, const char *name, const char *value,
+                       const char *unit)
+{
+    char clean[400];
+
+    if (value[0] == '\0') return;
+    printf("%s %s: %s%s%s\n", s->node.id, name,
+           strcmp(value, TEXT_UNKNOWN) == 0 ? "unknown" : text_clean(clean, sizeof clean, value),
+           unit[0] != '\0' && strcmp(value, TEXT_UNKNOWN) != 0 ? " " : "",
+           strcmp(value, TEXT_UNKNOWN) != 0 ? unit : "");
+}
+
+static void print_position_facts(const struct snapshot *s, int position)
+{
+    const struct snapshot_position *p = &s->estimator.position[position];
+    char name[48], number[TEXT_NUMBER];
+
+    snprintf(name, sizeof name, "position %d intercept", position);
+    print_fact(s, name, text_decimal(number, p->intercept, 2), "");
+    snprintf(name, sizeof name, "position %d accepted", position);
+    print_fact(s, name, text_decimal(number, 100 * p->accepted_ratio, 1), "percent");
+    snprintf(name, sizeof name, "position %d predicted", position);
+    print_fact(s, name, text_decimal(number, 100 * p->predicted_ratio, 1), "percent");
+}
+
+static void print_toggle_facts(const struct snapshot *s)
+{
+    char text[160], gain[TEXT_NUMBER], low[TEXT_NUMBER], high[TEXT_NUMBER];
+
+    if (!s->toggle.known) return;
+    snprintf(text, sizeof text, "%s to %s", s->toggle.before, s->toggle.after);
+    print_fact(s, "last toggle", text, "");
+    snprintf(text, sizeof text, "%s percent, between %s and %s",
+             text_signed(gain, 100 * s->toggle.gain, 1),
+             text_signed(low, 100 * s->toggle.gain_low, 1),
+             text_signed(high, 100 * s->toggle.gain_high, 1));
+    print_fact(s, "its effect on throughput", text, "");
+}
+
+static void print_facts(const struct snapshot *s)
+{
+    char number[TEXT_NUMBER], mode[40];
+
+    snprintf(mode, sizeof mode, "%s", mode_name(s->mode));
+    if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
+        snprintf(mode, sizeof mode, "fixed, K %d", s->fixed_draft);
+    print_fact(s, "health", s->health.state, "");
+    print_fact(s, "reason", s->health.reason, "");
+    print_fact(s, "store", s->store.ok ? "writing" : "not writing", "");
+    print_fact(s, "store reason", s->store.ok ? "" : s->store.reason, "");
+    print_fact(s, "model", s->node.model, "");
+    print_fact(s, "mode", mode, "");
+    print_fact(s, "throughput", text_significant(number, s->throughput_tps), "tokens a second");
+    print_fact(s, "tokens a step", text_decimal(number, s->tokens_per_step, 2), "");
+    print_fact(s, "step time", text_significant(number, s->step_ms), "milliseconds");
+    print_fact(s, "running", text_count(number, s->running), "requests");
+    print_fact(s, "waiting", text_count(number, s->queued), "requests");
+    print_fact(s, "drafted a step", text_significant(number, s->drafted_per_step), "tokens");
+    print_fact(s, "verified a step", text_significant(number, s->verified_per_step), "tokens");
+    print_fact(s, "accepted of verified", text_decimal(number, 100 * s->accepted_verified_ratio, 1),
+               "percent");
+    print_fact(s, "slope", text_decimal(number, s->estimator.slope, 3), "");
+    print_fact(s, "calibration error", text_decimal(number, s->estimator.ece, 3), "");
+    print_fact(s, "drift events", text_count(number, s->estimator.drift_events), "");
+    for (int i = 0; i < s->estimator.positions_count; i++) print_position_facts(s, i);
+    print_toggle_facts(s);
+}
+
 static void print_status(const struct snapshot *s)
 {
     char mode[40], tps[TEXT_NUMBER], tokens[TEXT_NUMBER], up[TEXT_NUMBER], running[TEXT_NUMBER],
@@ -225,7 +295,10 @@ int verb_status(const struct options *options)
             continue;
         }
         if (session_health(&snapshot) > worst) worst = session_health(&snapshot);
-        if (!options->json) print_status(&snapshot);
+        if (options->plain && !options->json)
+            print_facts(&snapshot);
+        else if (!options->json)
+            print_status(&snapshot);
         json_array_append_new(snapshots, document);
     }
     if (!found && options->node != NULL) {
@@ -297,6 +370,8 @@ int verb_top(const struct options *options)
         if (options->json) {
             json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10));
             putchar('\n');
+        } else if (options->plain) {
+            print_facts(&snapshot);
         } else {
             if (line % HEAD_EVERY == 0) print_top_head();
             print_top_line(&snapshot, options->utc);

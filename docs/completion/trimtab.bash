@@ -19,7 +19,7 @@ _trimtab_bench() { # PLACE BENCHMARK WORD
 _trimtab() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb='' i
     local verbs='status top nodes mode set query export bench help'
-    local options='--socket --token-file --node --read-only --interval --once --json --utc --ascii --no-color --scheme --mouse
+    local options='--socket --token-file --node --read-only --interval --once --json --plain --utc --ascii --no-color --scheme --mouse
         --script --count --reason --db --csv --jsonl --limit --timeout --to --since --overwrite --dump-keys --help --version'
     case $before in
     --socket | -s | --token-file | --script | --db | --to) _trimtab_files "$word" && return ;;
@@ -36,7 +36,7 @@ _trimtab() {
     *:-*) _trimtab_words "$options" "$word" ;;
     :*) _trimtab_words "$verbs" "$word" ;;
     mode:*) _trimtab_words 'adaptive fixed off shadow' "$word" ;;
-    set:*) _trimtab_words 'max_draft= fixed_draft= exploration= estimator= refit_interval_steps= min_gain=' "$word" ;;
+    set:*) _trimtab_words 'max_draft= fixed_draft= exploration= estimator= refit_interval_steps= min_gain= draft=' "$word" ;;
     *) _trimtab_files "$word" ;;
     esac
 }
