@@ -19,7 +19,7 @@
 #include "kernels/estimator_handle.h"
 
 #define BLOB_MAGIC 0x42455454U /* "TTEB" */
-#define BLOB_VERSION 1U
+#define BLOB_VERSION 2U
 #define WORD sizeof(uint64_t)
 
 /* Where a walk stands. Writing: out set. Reading: in set. Neither: only counting. */
@@ -112,6 +112,13 @@ static void walk_drift(struct walk *walk, struct online_drift_sum *sum)
     walk_double(walk, &sum->scale2);
 }
 
+static void walk_misfit(struct walk *walk, struct online_misfit *misfit)
+{
+    walk_double(walk, &misfit->excess);
+    walk_double(walk, &misfit->weight);
+    walk_double(walk, &misfit->noise);
+}
+
 static void walk_online(struct walk *walk, struct online *online)
 {
     walk_int(walk, &online->refit_interval_steps);
@@ -127,12 +134,19 @@ static void walk_online(struct walk *walk, struct online *online)
     walk_word(walk, &online->window_labels);
     walk_double(walk, &online->window_residual);
     walk_double(walk, &online->window_variance);
+    walk_double(walk, &online->window_slope_residual);
+    walk_double(walk, &online->window_slope_variance);
+    walk_doubles(walk, online->window_position_residual, online->positions);
+    walk_doubles(walk, online->window_position_variance, online->positions);
     walk_drift(walk, &online->drift_window);
     walk_drift(walk, &online->drift_sum);
     walk_double(walk, &online->drift_z);
     walk_word(walk, &online->refits);
     walk_word(walk, &online->rejected);
     walk_word(walk, &online->drift_events);
+    walk_misfit(walk, &online->misfit_slope);
+    walk_misfit(walk, &online->misfit_level);
+    for (int32_t k = 0; k < online->positions; k++) walk_misfit(walk, &online->misfit_position[k]);
 }
 
 static void walk_sums(struct walk *walk, struct parity_sums *sums, int32_t positions)

@@ -18,6 +18,11 @@
  *
  * Two of these forget at 0.999 and 0.99 a step; the one of lower forgotten log loss predicts.
  *
+ * Standard errors: the sandwich (H + P)^-1 (J + P) (H + P)^-1 says how far coin tosses move a law
+ * that stands still. A law that moves is further away than that: `misfit` compares whole windows'
+ * residuals with what coin tosses would leave, along the slope, the level and each position, and
+ * what is more than chance is added to the variance.
+ *
  * The arithmetic is in online_body.h, which a GPU runs as well. Owns nothing but the struct it is
  * given; allocates nothing.
  */
@@ -73,6 +78,7 @@ void online_add_label(struct online *online, int32_t position, double feature, d
         online_add_position(&online->speed[s], s, position, &grade);
         online_add_slope(&online->speed[s], s, &grade);
     }
+    online_add_judged(online, online->active, position, &grade);
     online_add_window(online, online->active, &grade);
 }
 
@@ -121,10 +127,17 @@ void online_summarize(const struct online *online, struct online_summary *out)
     out->centre = centre;
     out->slope = speed->fit.slope;
     out->level = speed->fit.level - centre * speed->fit.slope;
-    out->slope_se = sqrt_double(sandwich(speed, &m, online->positions, 1.0, 0.0, -1));
-    out->level_se = sqrt_double(sandwich(speed, &m, online->positions, -centre, 1.0, -1));
+    const double slope_misfit = misfit_square(&online->misfit_slope);
+    const double level_misfit = misfit_square(&online->misfit_level);
+    const double shifted = centre * centre * slope_misfit; /* at feature 0 */
+    out->slope_se =
+        sqrt_double(sandwich(speed, &m, online->positions, 1.0, 0.0, -1) + slope_misfit);
+    out->level_se = sqrt_double(sandwich(speed, &m, online->positions, -centre, 1.0, -1) +
+                                level_misfit + shifted);
     for (int32_t k = 0; k < online->positions; k++) {
+        const double own = misfit_square(&online->misfit_position[k]);
         out->intercept[k] = speed->fit.intercept[k] - centre * speed->fit.slope;
-        out->intercept_se[k] = sqrt_double(sandwich(speed, &m, online->positions, -centre, 0.0, k));
+        out->intercept_se[k] = sqrt_double(sandwich(speed, &m, online->positions, -centre, 0.0, k) +
+                                           (own > level_misfit ? own : level_misfit) + shifted);
     }
 }

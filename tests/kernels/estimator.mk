@@ -7,11 +7,14 @@ tests_kernels_golden_vectors_SOURCES = \
 tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off -fopenmp-simd
 tests_kernels_golden_vectors_LDADD = kernels/libestimator.la $(JANSSON_LIBS)
 
-# Figures: tests/kernels/estimator_sim [--steps N] [--seeds N]; the test runs `--check`.
+# Figures: tests/kernels/estimator_sim [--steps N] [--seeds N] [--only STREAM]; the test runs `--check`.
 check_PROGRAMS += tests/kernels/estimator_sim
 dist_check_SCRIPTS += tests/kernels/estimator.test
 TESTS += tests/kernels/estimator.test
-tests_kernels_estimator_sim_SOURCES = tests/kernels/estimator_sim.c
+tests_kernels_estimator_sim_SOURCES = \
+	tests/kernels/estimator_sim.c \
+	tests/kernels/estimator_loop.c tests/kernels/estimator_loop.h \
+	tests/kernels/estimator_world.c tests/kernels/estimator_world.h
 tests_kernels_estimator_sim_LDADD = kernels/libestimator.la
 
 if HAVE_CMOCKA

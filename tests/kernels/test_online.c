@@ -1,7 +1,8 @@
 /* test_online.c - the refit of `online` against its definition, computed another way: every label
  * ever seen is kept with its weight, the sums are formed around the current centre from scratch,
  * and the full matrix over (slope, level, intercepts) is solved by elimination with pivoting. Also
- * the drift statistics, recomputed from the same labels. */
+ * the drift statistics and the misfit that widens the intervals, recomputed from the same labels.
+ */
 #include "config.h"
 
 #include <math.h>
@@ -19,11 +20,13 @@
 #define K 4
 #define N (K + 2) /* slope, level, intercepts */
 #define MAX_LABELS 20000
+#define MAX_WINDOWS 100
 
 struct label {
     double feature, weight[2]; /* by speed: forgotten so far */
     double curvature[2], residual[2], logit[2];
     double hard_residual, variance; /* of the speed that predicted */
+    double x;                       /* the feature as it was centred then */
     int position, window;
 };
 
@@ -117,6 +120,7 @@ static void reference_add(struct reference *reference, int active, int position,
     label->position = position;
     label->feature = feature;
     label->window = reference->window;
+    label->x = feature - reference->centre;
     for (int s = 0; s < 2; s++) {
         const double u =
             reference->slope[s] * (feature - reference->centre) + reference->intercept[s][position];
@@ -225,6 +229,30 @@ static double variance_of(double covariance[N][N], double slope_weight, double l
     return sum;
 }
 
+/* How far the predictions were off along one coordinate, squared: the slope (-2), the level (-1) or
+ * a position; shrunk as the estimator's own documentation says. */
+static double misfit_of(const struct reference *reference, int coordinate)
+{
+    double residual[MAX_WINDOWS] = {0}, variance[MAX_WINDOWS] = {0};
+    double excess = 0.0, weight = 0.0, noise = 0.0;
+    assert_true(reference->window <= MAX_WINDOWS);
+    for (int i = 0; i < reference->labels; i++) {
+        const struct label *label = &reference->label[i];
+        const double z = coordinate == -2 ? label->x : 1.0;
+        if (coordinate >= 0 && label->position != coordinate) continue;
+        residual[label->window] += label->hard_residual * z;
+        variance[label->window] += label->variance * z * z;
+    }
+    for (int w = 10; w < reference->window; w++) {
+        const double keep = pow(0.98, reference->window - 1 - w), v = variance[w];
+        excess += keep * (residual[w] * residual[w] - v);
+        weight += keep * v * v;
+        noise += keep * keep * 2.0 * v * v;
+    }
+    if (!(excess > 0.0)) return 0.0;
+    return excess / weight / (1.0 + 2.5 * 2.5 * noise / (excess * excess));
+}
+
 static void compare(struct reference *reference, const struct online *online)
 {
     struct online_summary summary;
@@ -238,14 +266,19 @@ static void compare(struct reference *reference, const struct online *online)
     }
     online_summarize(online, &summary);
     const int s = online->active;
+    const double level = misfit_of(reference, -1), slope = misfit_of(reference, -2);
     assert_near(summary.level, reference->level[s] - c * reference->slope[s], 1e-8);
-    assert_near(summary.slope_se, sqrt(variance_of(reference->covariance[s], 1.0, 0.0, -1)), 1e-8);
-    assert_near(summary.level_se, sqrt(variance_of(reference->covariance[s], -c, 1.0, -1)), 1e-8);
+    assert_near(summary.slope_se, sqrt(variance_of(reference->covariance[s], 1.0, 0.0, -1) + slope),
+                1e-8);
+    assert_near(summary.level_se,
+                sqrt(variance_of(reference->covariance[s], -c, 1.0, -1) + level + c * c * slope),
+                1e-8);
     for (int k = 0; k < K; k++) {
+        const double widened = fmax(level, misfit_of(reference, k)) + c * c * slope;
         assert_near(summary.intercept[k], reference->intercept[s][k] - c * reference->slope[s],
                     1e-8);
         assert_near(summary.intercept_se[k],
-                    sqrt(variance_of(reference->covariance[s], -c, 0.0, k)), 1e-8);
+                    sqrt(variance_of(reference->covariance[s], -c, 0.0, k) + widened), 1e-8);
     }
 }
 
