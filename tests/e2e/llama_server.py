@@ -6,8 +6,9 @@ By hand, on an otherwise idle machine (some ten minutes; the first call of ./boo
     ./bootstrap build && eval "$(./bootstrap env)"
     tests/e2e/llama_server.py --server "$(./bootstrap llama-server)" --build build --model "$TRIMTAB_TARGET" --draft "$TRIMTAB_DRAFT"
 
-llama-server runs without a draft model, with its default draft options and with 1, 2 and 3 tokens a draft; trimtabd runs
-adaptive. All servers are loaded, and all but the one that is being asked are stopped (SIGSTOP): two engines that compute at
+llama-server runs without a draft model, with the draft model and its default options (3 tokens a draft in the pinned version)
+and with 1 and 2 tokens a draft; trimtabd runs adaptive. Both use the built-in form of the model's chat template, so that prompts
+are the same, and one KV cache for all requests, which is what llama-server does unless told how many. All servers are loaded, and all but the one that is being asked are stopped (SIGSTOP): two engines that compute at
 once on few cores slow each other manifold. They take turns in blocks; a block is the same requests for each, sent by
 `trimtab bench traffic`. The best setting of llama-server is chosen on odd blocks and compared on even ones, as trimtab bench
 load does, with Student's 95 % interval of the log ratio. Exit status 0 when everything was measured, whatever it says.
@@ -62,6 +63,15 @@ class Server:
         self.log.seek(0)
         sys.exit(f"llama_server: {self.name} did not start; its log ends:\n{self.log.read().decode(errors='replace')[-2000:]}")
 
+    def check_drafting(self):
+        """A llama-server that was given a draft model must use it: without the right option it silently does not."""
+        body = json.dumps({"messages": [{"role": "user", "content": "Count to twenty."}], "max_tokens": 24, "temperature": 0})
+        asked = urllib.request.Request(self.url + "/v1/chat/completions", body.encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=120) as reply:
+            timings = json.load(reply).get("timings", {})
+        if ("draft_n" in timings) != (self.name != "no-draft"):
+            sys.exit(f"llama_server: {self.name} drafts otherwise than it was told to: {timings}")
+
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)
 
@@ -80,16 +90,16 @@ class Server:
 def commands(options, folder):
     """Every server's name, command and port."""
     parallel = max(options.concurrency)
-    for name in ("no-draft", "default", "n_max-1", "n_max-2", "n_max-3"):
+    for name in ("no-draft", "default", "n_max-1", "n_max-2"):
         port = free_port()
         command = [options.server, "--model", options.model, "--host", "127.0.0.1", "--port", str(port),
-                   "--parallel", str(parallel), "--ctx-size", str(1024 * parallel)]
+                   "--parallel", str(parallel), "--ctx-size", str(1024 * parallel), "--kv-unified", "--no-jinja"]
         if options.threads:
             command += ["--threads", str(options.threads), "--threads-batch", str(options.threads)]
         if name != "no-draft":
-            command += ["--model-draft", options.draft]
+            command += ["--model-draft", options.draft, "--spec-type", "draft-simple"]
         if name.startswith("n_max-"):
-            command += [options.n_max_option, name[len("n_max-"):]]
+            command += ["--spec-draft-n-max", name[len("n_max-"):]]
         yield name, command + options.server_option, port
     port = free_port()
     yield "trimtab", [os.path.join(options.build, "trimtabd"), "--model", options.model, "--draft", options.draft, "--listen",
@@ -117,15 +127,17 @@ def ask(options, server, concurrency, block):
 def student(freedom):
     """97.5 % quantile, as trimtab bench load has it."""
     if freedom <= 2:
-        return (math.inf, 12.706, 4.303)[freedom]
+        return (12.706, 4.303)[freedom - 1]
     return 1.96 + 2.372 / freedom + 2.822 / freedom**2 + 2.556 / freedom**3
 
 
 def ratio(tps, name, other, parity):
-    """(ratio, low, high) of two servers over the blocks of that parity, paired."""
+    """[ratio, low, high] of two servers over the blocks of that parity, paired; one block has no interval."""
     logs = [math.log(a / b) for block, (a, b) in enumerate(zip(tps[name], tps[other]), 1) if block % 2 == parity]
     middle = statistics.fmean(logs)
-    half = student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
+    if len(logs) < 2:
+        return [math.exp(middle), None, None]
+    half = student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return [math.exp(middle), math.exp(middle - half), math.exp(middle + half)]
 
 
@@ -152,7 +164,7 @@ def measure(options, servers, concurrency, done):
 
 def show(row):
     def interval(values):
-        return "%.3f (%.3f..%.3f)" % tuple(values)
+        return "%.3f" % values[0] if values[1] is None else "%.3f (%.3f..%.3f)" % tuple(values)
 
     print(f"{row['concurrency']} at a time: trimtab / best ({row['best']}) {interval(row['trimtab_to_best'])}, "
           f"/ default {interval(row['trimtab_to_default'])}, / no draft {interval(row['trimtab_to_no_draft'])}")
@@ -174,7 +186,6 @@ def read_options():
     parser.add_argument("--tokens", default=64, type=int, help="tokens a request")
     parser.add_argument("--temperature", default=0, type=float)
     parser.add_argument("--threads", default=os.cpu_count(), type=int)
-    parser.add_argument("--n-max-option", default="--spec-draft-n-max", help="llama-server's name for the tokens a draft")
     parser.add_argument("--server-option", default=[], action="append", help="one more option for llama-server; may be repeated")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of text")
     options = parser.parse_args()
@@ -192,6 +203,8 @@ def main():
             for name, command, port in commands(options, folder):
                 servers.append(Server(name, command, port, os.path.join(folder, name + ".log")))
                 servers[-1].wait_until_ready()
+                if name != "trimtab":
+                    servers[-1].check_drafting()
                 servers[-1].pause()
 
             def done():
