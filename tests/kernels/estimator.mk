@@ -17,6 +17,13 @@ tests_kernels_estimator_sim_SOURCES = \
 	tests/kernels/estimator_world.c tests/kernels/estimator_world.h
 tests_kernels_estimator_sim_LDADD = kernels/libestimator.la
 
+# By hand, on traces: tests/kernels/estimator_traces [--requests N] FILE...
+check_PROGRAMS += tests/kernels/estimator_traces
+tests_kernels_estimator_traces_SOURCES = tests/kernels/estimator_traces.c \
+	controller/cause.c controller/cause.h controller/trace.c controller/trace.h controller/trace_json.c
+tests_kernels_estimator_traces_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
+tests_kernels_estimator_traces_LDADD = kernels/libestimator.la $(JANSSON_LIBS) $(ZLIB_LIBS)
+
 if HAVE_CMOCKA
 check_PROGRAMS += tests/kernels/test_estimator tests/kernels/test_online tests/kernels/test_allocate
 TESTS += tests/kernels/test_estimator tests/kernels/test_online tests/kernels/test_allocate
