@@ -134,12 +134,13 @@ static json_t *node_to_json(struct node *node)
 void api_nodes(struct exchange *x)
 {
     const struct server_view *server = exchange_server(x);
+    int count = server->node_count; /* one that comes meanwhile is the next answer's */
     json_t *nodes = json_array();
     const char *why;
     bool read_only =
         access_check(server->access, ACCESS_WRITE, &x->caller, NULL, &why) != ACCESS_ALLOWED;
 
-    for (int i = 0; i < server->node_count && nodes; i++) {
+    for (int i = 0; i < count && nodes; i++) {
         if (atomic_load(&server->nodes[i]->hidden)) continue;
         if (json_array_append_new(nodes, node_to_json(server->nodes[i])) == 0) continue;
         json_decref(nodes);

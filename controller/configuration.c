@@ -11,12 +11,16 @@
 
 #include "controller/cause.h"
 #include "controller/configuration.h"
+#include "controller/fetch.h"
 #include "controller/nearest.h"
 
 #define SYSTEM_FILE SYSCONFDIR "/trimtab/trimtab.conf"
 #define SECTION "trimtabd"
+#define NODE_SECTION "node "
+#define NODE_NAME_MAX 64
+#define NODE_NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@-"
 
-enum kind { TEXT, INTEGER, REAL, FLAG };
+enum kind { TEXT, INTEGER, REAL, FLAG, NODE };
 
 struct option_row {
     const char *name;
@@ -78,6 +82,18 @@ static const struct option_row table[] = {
      "token that reading the control API needs (mode 0600)"},
     {"token-file", TEXT, AT(token_file), "FILE", 0, 0, NULL,
      "token that writing over TCP needs (mode 0600)"},
+    {"node", NODE, AT(nodes), "[NAME=]URL", 0, 0, NULL,
+     "watch an engine in another process; may be given more than once"},
+    {"node-key-env", TEXT, AT(node_defaults.key_env), "VARIABLE", 0, 0, NULL,
+     "environment variable with the key of such engines"},
+    {"node-key-file", TEXT, AT(node_defaults.key_file), "FILE", 0, 0, NULL,
+     "file with the key of such engines (mode 0600)"},
+    {"node-ca-file", TEXT, AT(node_defaults.ca_file), "FILE", 0, 0, NULL,
+     "certificates that https engines are checked by"},
+    {"node-interval-ms", INTEGER, AT(node_defaults.interval_ms), "MS", 1000, 60000, "1000",
+     "time between two readings of an engine's metrics"},
+    {"node-timeout-ms", INTEGER, AT(node_defaults.timeout_ms), "MS", 100, 60000, "5000",
+     "how long an engine's answer is waited for"},
     {"max-connections", INTEGER, AT(max_connections), "N", 1, 65536, "512",
      "HTTP connections at once"},
     {"drain-timeout-s", INTEGER, AT(drain_timeout_s), "S", 0, 86400, "20",
@@ -88,16 +104,30 @@ static const struct option_row table[] = {
 };
 #define ROWS (sizeof table / sizeof table[0])
 
-static const struct option_row *find_row(const char *name)
+#define NODE_AT(member) offsetof(struct configured_node, member)
+
+/* The keys of a section [node NAME]. */
+static const struct option_row node_table[] = {
+    {"url", TEXT, NODE_AT(url), "URL", 0, 0, NULL, NULL},
+    {"key-env", TEXT, NODE_AT(key_env), "VARIABLE", 0, 0, NULL, NULL},
+    {"key-file", TEXT, NODE_AT(key_file), "FILE", 0, 0, NULL, NULL},
+    {"ca-file", TEXT, NODE_AT(ca_file), "FILE", 0, 0, NULL, NULL},
+    {"interval-ms", INTEGER, NODE_AT(interval_ms), "MS", 1000, 60000, NULL, NULL},
+    {"timeout-ms", INTEGER, NODE_AT(timeout_ms), "MS", 100, 60000, NULL, NULL},
+};
+#define NODE_ROWS (sizeof node_table / sizeof node_table[0])
+
+static const struct option_row *find_row(const struct option_row *rows, size_t count,
+                                         const char *name)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (strcmp(table[i].name, name) == 0) return &table[i];
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
     return NULL;
 }
 
-static void *field(struct configuration *configuration, const struct option_row *row)
+static void *field(void *base, const struct option_row *row)
 {
-    return (char *)configuration + row->offset;
+    return (char *)base + row->offset;
 }
 
 static int set_text(char **slot, const char *value, char **cause)
@@ -113,14 +143,126 @@ static int set_text(char **slot, const char *value, char **cause)
     return 0;
 }
 
-static int set_value(struct configuration *configuration, const struct option_row *row,
-                     const char *value, char **cause)
+/* ---- nodes */
+
+static void clear_node(struct configured_node *node)
 {
-    void *slot = field(configuration, row);
+    for (size_t i = 0; i < NODE_ROWS; i++)
+        if (node_table[i].kind == TEXT) free(*(char **)field(node, &node_table[i]));
+    free(node->name);
+    *node = (struct configured_node){0};
+}
+
+/* The node of that name, made when it is new. NULL with *cause: a name that no path of the API or
+ * row of the screen could hold. */
+static struct configured_node *find_node(struct configuration *configuration, const char *name,
+                                         char **cause)
+{
+    struct configured_node *longer;
+
+    if (!*name || strlen(name) > NODE_NAME_MAX || name[strspn(name, NODE_NAME_BYTES)]) {
+        cause_set(cause,
+                  "a node's name is 1 to %d letters, digits and . _ : @ - signs, not \"%.80s\"",
+                  NODE_NAME_MAX, name);
+        return NULL;
+    }
+    for (int i = 0; i < configuration->nodes_count; i++)
+        if (strcmp(configuration->nodes[i].name, name) == 0) return &configuration->nodes[i];
+    longer = realloc(configuration->nodes,
+                     (size_t)(configuration->nodes_count + 1) * sizeof *configuration->nodes);
+    if (longer) {
+        configuration->nodes = longer;
+        longer += configuration->nodes_count;
+        *longer = (struct configured_node){.name = strdup(name)};
+        if (longer->name) {
+            configuration->nodes_count++;
+            return longer;
+        }
+    }
+    cause_set(cause, "out of memory");
+    return NULL;
+}
+
+/* "http://gpu1:8000/a" is named gpu1:8000_a. */
+static void name_of_url(const char *url, char *name, size_t size)
+{
+    const char *host = strstr(url, "://");
+    size_t length;
+
+    snprintf(name, size, "%s", host ? host + 3 : url);
+    length = strlen(name);
+    while (length > 0 && name[length - 1] == '/') name[--length] = '\0';
+    for (char *at = name; *at; at++)
+        if (!strchr(NODE_NAME_BYTES, *at)) *at = '_';
+}
+
+/* "NAME=URL" or "URL". */
+static int add_node(struct configuration *configuration, const char *value, char **cause)
+{
+    const char *equal = strchr(value, '='), *url = value;
+    struct configured_node *node;
+    char name[NODE_NAME_MAX + 1];
+
+    if (equal && equal < value + strcspn(value, ":/")) {
+        snprintf(name, sizeof name, "%.*s", (int)(equal - value), value);
+        url = equal + 1;
+    } else {
+        name_of_url(value, name, sizeof name);
+    }
+    if (remote_check_url(url, cause) != 0) return -1;
+    node = find_node(configuration, name, cause);
+    if (!node) return -1;
+    if (node->url) {
+        cause_set(cause, "two nodes are named %s; name them: --node NAME=URL", name);
+        return -1;
+    }
+    return set_text(&node->url, url, cause);
+}
+
+/* What is the same for all, into those that do not say it; and what no line alone can tell. */
+static int settle_nodes(struct configuration *configuration, char **cause)
+{
+    const struct configured_node *defaults = &configuration->node_defaults;
+
+    for (int i = 0; i < configuration->nodes_count; i++) {
+        struct configured_node *node = &configuration->nodes[i];
+
+        if (!node->url) {
+            cause_set(cause, "[node %s] has no url", node->name);
+            return -1;
+        }
+        if (strcmp(node->name, configuration->name) == 0) {
+            cause_set(cause, "the node %s has the name of this daemon's own node (--name)",
+                      node->name);
+            return -1;
+        }
+        if (!node->key_env && !node->key_file) {
+            if (defaults->key_file && set_text(&node->key_file, defaults->key_file, cause) != 0)
+                return -1;
+            if (defaults->key_env && set_text(&node->key_env, defaults->key_env, cause) != 0)
+                return -1;
+        }
+        if (!node->ca_file && defaults->ca_file &&
+            set_text(&node->ca_file, defaults->ca_file, cause) != 0)
+            return -1;
+        if (node->interval_ms == 0) node->interval_ms = defaults->interval_ms;
+        if (node->timeout_ms == 0) node->timeout_ms = defaults->timeout_ms;
+    }
+    return 0;
+}
+
+/* ---- values */
+
+/* `base` is what the row's table describes. */
+static int set_value(void *base, const struct option_row *row, const char *value, char **cause)
+{
+    void *slot = field(base, row);
     char *end = NULL;
     double number;
 
     switch (row->kind) {
+    case NODE:
+        return add_node(base, value, cause);
     case TEXT:
         if (value[0]) return set_text(slot, value, cause);
         cause_set(cause, "%s wants a value (%s)", row->name, row->argument);
@@ -151,12 +293,13 @@ static int set_value(struct configuration *configuration, const struct option_ro
     }
 }
 
-static void unknown(const char *what, const char *name, char **cause)
+static void unknown(const struct option_row *rows, size_t count, const char *what, const char *name,
+                    char **cause)
 {
     const char *names[ROWS], *near;
 
-    for (size_t i = 0; i < ROWS; i++) names[i] = table[i].name;
-    near = nearest_word(name, names, ROWS);
+    for (size_t i = 0; i < count; i++) names[i] = rows[i].name;
+    near = nearest_word(name, names, count);
     if (near)
         cause_set(cause, "unknown %s %s: did you mean %s? (trimtabd --help lists them)", what, name,
                   near);
@@ -181,9 +324,9 @@ static int read_arguments(struct configuration *configuration, int argc, char **
         }
         length = strcspn(argument + 2, "=");
         snprintf(name, sizeof name, "%.*s", (int)length, argument + 2);
-        row = find_row(name);
+        row = find_row(table, ROWS, name);
         if (!row) {
-            unknown("option", name, cause);
+            unknown(table, ROWS, "option", name, cause);
             return -1;
         }
         if (argument[2 + length] == '=')
@@ -209,18 +352,37 @@ struct file_state {
     char *cause;
 };
 
+static int read_node_pair(struct file_state *file, const char *node_name, const char *name,
+                          const char *value)
+{
+    const struct option_row *row = find_row(node_table, NODE_ROWS, name);
+    struct configured_node *node = find_node(file->configuration, node_name, &file->cause);
+
+    if (!node) return 0;
+    if (!row) {
+        unknown(node_table, NODE_ROWS, "key of a node,", name, &file->cause);
+        return 0;
+    }
+    if (row->offset == NODE_AT(url) && remote_check_url(value, &file->cause) != 0) return 0;
+    return set_value(node, row, value, &file->cause) == 0;
+}
+
 static int read_pair(void *state, const char *section, const char *name, const char *value)
 {
     struct file_state *file = state;
-    const struct option_row *row = find_row(name);
+    const struct option_row *row = find_row(table, ROWS, name);
 
+    if (strncmp(section, NODE_SECTION, sizeof NODE_SECTION - 1) == 0)
+        return read_node_pair(file, section + sizeof NODE_SECTION - 1, name, value);
     if (strcmp(section, SECTION) != 0) {
-        cause_set(&file->cause, "unknown section [%s]: only [" SECTION "] is known", section);
+        cause_set(&file->cause,
+                  "unknown section [%s]: [" SECTION "] and [" NODE_SECTION "NAME] are known",
+                  section);
         return 0;
     }
     if (!row || row->offset == AT(config) || row->offset == AT(help) ||
         row->offset == AT(version)) {
-        unknown("key", name, &file->cause);
+        unknown(table, ROWS, "key", name, &file->cause);
         return 0;
     }
     return set_value(file->configuration, row, value, &file->cause) == 0;
@@ -290,6 +452,7 @@ int configuration_read(struct configuration *configuration, int argc, char **arg
         read_file(configuration, SYSTEM_FILE, cause) != 0)
         goto out;
     if (read_arguments(configuration, argc, argv, cause) != 0) goto out;
+    if (settle_nodes(configuration, cause) != 0) goto out;
     status = set_places(configuration, cause);
 out:
     configuration_clear(&early);
@@ -301,6 +464,8 @@ void configuration_clear(struct configuration *configuration)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (table[i].kind == TEXT) free(*(char **)field(configuration, &table[i]));
+    for (int i = 0; i < configuration->nodes_count; i++) clear_node(&configuration->nodes[i]);
+    free(configuration->nodes);
     memset(configuration, 0, sizeof *configuration);
 }
 
@@ -309,7 +474,9 @@ void configuration_print_help(FILE *out)
     fputs(
         "usage: trimtabd --model FILE [--draft FILE] [OPTION]…\n"
         "       trimtabd --replay FILE --cost TABLE [OPTION]…\n"
-        "Serve a GGUF model with adaptive verification of speculative drafts; see trimtabd(8).\n\n",
+        "       trimtabd --node [NAME=]URL… [OPTION]…\n"
+        "Serve a GGUF model with adaptive verification of speculative drafts, and watch vLLM and\n"
+        "other engines; see trimtabd(8).\n\n",
         out);
     for (size_t i = 0; i < ROWS; i++) {
         char left[40];

@@ -11,6 +11,12 @@
 
 #include "controller/policy.h"
 
+struct configured_node { /* an engine in another process; NULL and 0 = as the `node-…` keys say */
+    char *name, *url;
+    char *key_env, *key_file, *ca_file;
+    int interval_ms, timeout_ms;
+};
+
 struct configuration {
     char *config, *model, *draft, *name;
     char *replay, *cost; /* a replay in place of a model */
@@ -20,6 +26,9 @@ struct configuration {
     int parallel, ctx, threads, queue, prefill_chunk;
     int max_draft, fixed_draft, refit_interval_steps, drain_timeout_s, max_connections;
     bool exact, no_exploration;
+    struct configured_node *nodes; /* (nodes_count) names and addresses are checked, names differ */
+    int nodes_count;
+    struct configured_node node_defaults; /* no name, no url */
     double min_gain, speed;
     /* What was asked for instead of running. */
     bool help, version;

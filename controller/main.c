@@ -16,6 +16,7 @@
 
 #include "controller/cause.h"
 #include "controller/configuration.h"
+#include "controller/fleet.h"
 #include "controller/node_llama.h"
 #include "controller/node_replay.h"
 #include "controller/notify.h"
@@ -32,7 +33,8 @@ struct daemon {
     int argc;
     char **argv;
     struct store *store;
-    struct node *node;
+    struct node *node;   /* its own engine; NULL when it only watches others */
+    struct fleet *fleet; /* the others */
     struct server *server;
     char store_path[4096];
 };
@@ -151,8 +153,32 @@ static int open_llama(struct daemon *daemon, char **cause)
     return daemon->node ? 0 : -1;
 }
 
+static int open_fleet(struct daemon *daemon, char **cause)
+{
+    const struct configuration *from = &daemon->configuration;
+
+    daemon->fleet = fleet_new(daemon->store, cause);
+    if (!daemon->fleet) return -1;
+    return fleet_apply(daemon->fleet, from->nodes, from->nodes_count, NULL, cause);
+}
+
+/* (*count) its own node first, then the others; the caller frees. */
+static struct node **list_nodes(const struct daemon *daemon, int *count)
+{
+    int others = fleet_count(daemon->fleet);
+    struct node **nodes = calloc((size_t)others + 1, sizeof *nodes);
+
+    *count = 0;
+    if (!nodes) return NULL;
+    if (daemon->node) nodes[(*count)++] = daemon->node;
+    for (int i = 0; i < others; i++) nodes[(*count)++] = fleet_node(daemon->fleet, i);
+    return nodes;
+}
+
 static int open_server(struct daemon *daemon, char **cause)
 {
+    struct node **nodes;
+    int count;
     const struct configuration *from = &daemon->configuration;
     struct server_options options = {
         .listen = from->listen,
@@ -166,7 +192,9 @@ static int open_server(struct daemon *daemon, char **cause)
     };
 
     if (make_socket_folder(from->socket, cause) != 0) return -1;
-    daemon->server = server_start(&options, &daemon->node, 1, cause);
+    nodes = list_nodes(daemon, &count);
+    if (nodes) daemon->server = server_start(&options, nodes, count, cause);
+    free(nodes);
     return daemon->server ? 0 : -1;
 }
 
@@ -185,28 +213,22 @@ static void say_ready(const struct daemon *daemon)
         fprintf(stderr, "trimtabd: listening on %s\n", daemon->configuration.socket);
 }
 
-/* Settings that may change while serving are taken from the file again; the others are named. */
-static void reload(struct daemon *daemon)
+/* Policy of its own engine, where the file asks for another one than before. */
+static int reload_policy(struct daemon *daemon, const struct configuration *fresh, char **cause)
 {
     static const struct node_actor actor = {"SIGHUP", "signal"};
-    struct configuration fresh;
+    struct node *node = daemon->node;
     struct policy before, after;
     const char *draft;
-    char *cause = NULL;
     int64_t generation;
 
-    notify_manager("RELOADING=1");
-    if (server_reload(daemon->server, &cause) != 0) complain("reload", cause, 0);
-    cause = NULL;
-    if (configuration_read(&fresh, daemon->argc, daemon->argv, &cause) != 0 ||
-        configuration_policy(&fresh, &after, &draft, &cause) != 0 ||
-        configuration_policy(&daemon->configuration, &before, &draft, &cause) != 0) {
-        complain("reload: nothing changed", cause, 0);
-        return;
-    }
+    if (configuration_policy(fresh, &after, &draft, cause) != 0 ||
+        configuration_policy(&daemon->configuration, &before, &draft, cause) != 0)
+        return -1;
+    if (!node) return 0;
     if (after.mode != before.mode)
-        daemon->node->ops->set_mode(daemon->node, after.mode, -1, "configuration reloaded", &actor,
-                                    &generation, &cause);
+        node->ops->set_mode(node, after.mode, -1, "configuration reloaded", &actor, &generation,
+                            cause);
     if (after.max_draft > daemon->configuration.max_draft)
         after.max_draft = daemon->configuration.max_draft;
     after.draft = before.draft; /* another draft needs a restart */
@@ -215,15 +237,39 @@ static void reload(struct daemon *daemon)
         json_t *settings = policy_to_json(&after);
 
         json_object_del(settings, "draft");
-        daemon->node->ops->set(daemon->node, settings, -1, "configuration reloaded", &actor,
-                               &generation, &cause);
+        node->ops->set(node, settings, -1, "configuration reloaded", &actor, &generation, cause);
         json_decref(settings);
     }
-    if (cause)
-        complain("reload", cause, 0);
+    return 0;
+}
+
+/* Settings that may change while serving are taken from the file again; the others are named. */
+static void reload(struct daemon *daemon)
+{
+    struct configuration fresh;
+    char *cause = NULL;
+
+    notify_manager("RELOADING=1");
+    if (server_reload(daemon->server, &cause) != 0) complain("reload", cause, 0);
+    cause = NULL;
+    if (configuration_read(&fresh, daemon->argc, daemon->argv, &cause) != 0) {
+        complain("reload: nothing changed", cause, 0);
+        return;
+    }
+    if (reload_policy(daemon, &fresh, &cause) != 0) {
+        configuration_clear(&fresh);
+        complain("reload: nothing changed", cause, 0);
+        return;
+    }
+    if (cause) complain("reload", cause, 0);
+    cause = NULL;
+    if (fleet_apply(daemon->fleet, fresh.nodes, fresh.nodes_count, daemon->server, &cause) != 0)
+        complain("reload: the nodes", cause, 0);
     else
-        fprintf(stderr, "trimtabd: configuration read again (model, draft, listeners and sizes "
-                        "need a restart)\n");
+        fprintf(stderr,
+                "trimtabd: configuration read again, %d other nodes watched (model, draft, "
+                "listeners and sizes need a restart)\n",
+                fleet_count(daemon->fleet));
     configuration_clear(&daemon->configuration);
     daemon->configuration = fresh;
     notify_manager("READY=1");
@@ -239,8 +285,8 @@ static void drain(struct daemon *daemon, const sigset_t *signals)
     fprintf(stderr, "trimtabd: draining (at most %d s; a second signal stops at once)\n",
             daemon->configuration.drain_timeout_s);
     server_drain(daemon->server);
-    daemon->node->ops->drain(daemon->node);
-    while (!daemon->node->ops->idle(daemon->node) && ticks_us() < deadline) {
+    if (daemon->node) daemon->node->ops->drain(daemon->node);
+    while (daemon->node && !daemon->node->ops->idle(daemon->node) && ticks_us() < deadline) {
         int signal = sigtimedwait(signals, NULL, &poll);
 
         if (signal == SIGTERM || signal == SIGINT) break;
@@ -249,14 +295,15 @@ static void drain(struct daemon *daemon, const sigset_t *signals)
 
 static int serve(struct daemon *daemon, const sigset_t *signals)
 {
-    bool replay = daemon->configuration.replay != NULL;
+    bool replay = daemon->configuration.replay != NULL, model = daemon->configuration.model;
     char *cause = NULL;
 
     if (open_store(daemon, &cause) != 0) return complain("", cause, 1);
-    if (replay ? open_replay(daemon, &cause) != 0 : open_llama(daemon, &cause) != 0)
+    if ((replay && open_replay(daemon, &cause) != 0) || (model && open_llama(daemon, &cause) != 0))
         return complain("", cause, 1);
+    if (open_fleet(daemon, &cause) != 0) return complain("", cause, 1);
     if (open_server(daemon, &cause) != 0) return complain("", cause, 1);
-    if (!replay && node_llama_wait(daemon->node, &cause) != 0) return complain("", cause, 1);
+    if (model && node_llama_wait(daemon->node, &cause) != 0) return complain("", cause, 1);
     say_ready(daemon);
     for (;;) {
         int signal = sigwaitinfo(signals, NULL);
@@ -271,6 +318,7 @@ static int serve(struct daemon *daemon, const sigset_t *signals)
 static void close_daemon(struct daemon *daemon)
 {
     server_stop(daemon->server);
+    fleet_free(daemon->fleet);
     if (daemon->node) daemon->node->ops->close(daemon->node);
     store_close(daemon->store);
     configuration_clear(&daemon->configuration);
@@ -285,7 +333,7 @@ static void calm_threads(char **argv)
     /* Where that is impossible it runs all the same. */
 }
 
-/* One model, or one trace with its costs. */
+/* One model, or one trace with its costs, or other engines to watch. */
 static bool knows_what_to_run(const struct configuration *configuration, char **cause)
 {
     if (configuration->model && configuration->replay)
@@ -293,8 +341,9 @@ static bool knows_what_to_run(const struct configuration *configuration, char **
     else if (configuration->replay && !configuration->cost)
         cause_set(cause, "--replay wants --cost TABLE: what a step costs (trimtab bench cost "
                          "--json prints one)");
-    else if (!configuration->replay && !configuration->model)
-        cause_set(cause, "give --model FILE (a GGUF model); trimtabd --help lists the options");
+    else if (!configuration->replay && !configuration->model && configuration->nodes_count == 0)
+        cause_set(cause, "give --model FILE (a GGUF model), or --node URL (an engine to watch); "
+                         "trimtabd --help lists the options");
     else
         return true;
     return false;

@@ -34,7 +34,7 @@ struct snapshot {
             draft[SNAPSHOT_NAME];
         int tier;              /* 0 watch only, 1 steer, 2 in-process */
         char capabilities[64]; /* "mode,settings": what can be done now */
-        char unable[200];      /* why a capability is missing; empty when none is */
+        char unable[420];      /* why a capability is missing; empty when none is */
         int engines;           /* data parallel engines behind this node */
         char rates[32];        /* how its counters move, when not step by step: "per request end" */
     } node;

@@ -14,3 +14,10 @@ controller_libengine_la_SOURCES = \
 	controller/secret.c controller/secret.h
 controller_libengine_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS)
 controller_libengine_la_LIBADD = $(CURL_LIBS) -lm
+
+# The node and the fleet of them.
+controller_libnode_la_SOURCES += \
+	controller/fleet.c controller/fleet.h \
+	controller/node_vllm.c controller/node_vllm.h controller/node_vllm_read.c controller/node_vllm_state.h
+controller_libnode_la_CFLAGS += $(CURL_CFLAGS)
+controller_libnode_la_LIBADD += controller/libvllmrpc.la

@@ -45,7 +45,8 @@ _trimtabd() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local options='--model --draft --replay --cost --speed --name --listen --socket --state --cache --mode --parallel --ctx --threads
         --queue --prefill-chunk --max-draft --fixed-draft --estimator --refit-interval-steps --min-gain --no-exploration --device
-        --exact --record --api-key-file --read-token-file --token-file --max-connections --drain-timeout-s --config
+        --exact --record --api-key-file --read-token-file --token-file --node --node-key-env --node-key-file --node-ca-file
+        --node-interval-ms --node-timeout-ms --max-connections --drain-timeout-s --config
         --version --help'
     case $before in
     --mode) _trimtab_words 'adaptive fixed off shadow' "$word" ;;

@@ -15,3 +15,8 @@ tests_controller_test_engine_SOURCES = tests/controller/test_engine.c
 tests_controller_test_engine_CFLAGS = $(ENGINE_TEST_CFLAGS)
 tests_controller_test_engine_LDADD = controller/libengine.la $(CMOCKA_LIBS)
 endif
+
+# trimtabd over stand-ins for engines, good and bad, one and many
+dist_check_SCRIPTS += tests/controller/fleet.test
+TESTS += tests/controller/fleet.test
+EXTRA_DIST += tests/controller/fleet.py tests/controller/engine_server.py
