@@ -13,9 +13,10 @@
  * day, or on a busy machine, is neither believed for ever where it is not looked at, nor compared
  * with fresh values as if both were of today.
  *
- * A size that was never measured is doubted while its first value is out of all proportion to its
- * measured neighbours, so that a spike cannot become the price of a size that the planner would
- * then never visit again.
+ * A stale cell that is out of all proportion to its neighbours is doubted: it is priced as they
+ * are, so that the planner goes there again and sees. A size that was never measured is doubted
+ * while its first value is out of all proportion to its measured neighbours, so that a spike cannot
+ * become the price of a size that the planner would then never visit again.
  */
 #include "config.h"
 
@@ -67,12 +68,6 @@ static bool is_stale(const struct curve *curve, const struct cell *cell)
     return curve->clock - cell->stamp > STALE_OBSERVATIONS;
 }
 
-double curve_cell_ms(const struct curve *curve, int size)
-{
-    const struct cell *cell = &curve->cell[size];
-    return is_stale(curve, cell) ? cell->ms * curve->pace / cell->pace : cell->ms;
-}
-
 static int previous_measured(const struct curve *curve, int size)
 {
     do size--;
@@ -85,6 +80,24 @@ static int next_measured(const struct curve *curve, int size)
     do size++;
     while (size <= curve->size && curve->cell[size].n == 0);
     return size <= curve->size ? size : 0;
+}
+
+/* The line between the measured neighbours; NaN at the ends. */
+static double neighbours_line(const struct curve *curve, int size)
+{
+    int before = previous_measured(curve, size), after = next_measured(curve, size);
+    if (!before || !after) return NAN;
+    double low = curve->cell[before].ms, high = curve->cell[after].ms;
+    return low + (high - low) * (size - before) / (after - before);
+}
+
+double curve_cell_ms(const struct curve *curve, int size)
+{
+    const struct cell *cell = &curve->cell[size];
+    if (!is_stale(curve, cell)) return cell->ms;
+    double line = neighbours_line(curve, size);
+    bool doubted = cell->ms > DOUBT_FACTOR * line; /* worth another try */
+    return (doubted ? line : cell->ms) * curve->pace / cell->pace;
 }
 
 static void fill_between(struct curve *curve, int from, int to)

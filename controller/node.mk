@@ -29,7 +29,8 @@ controller_libnode_la_SOURCES = \
 	controller/tally.h \
 	controller/text.c controller/text.h \
 	controller/ticks.h \
-	controller/verify.c
+	controller/verify.c \
+	controller/watchdog.c controller/watchdog.h
 controller_libnode_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(INIH_CFLAGS)
 
 # The model engine: exactly one implementation of lm.h.

@@ -29,9 +29,7 @@ static struct llama_node *self(struct node *node)
 void llama_node_event(struct llama_node *node, const char *severity, const char *kind,
                       const char *text)
 {
-    struct store_event event = {node->run_id, utc_ms(), severity, kind, text, NULL};
-
-    if (node->options.store) store_put_event(node->options.store, &event);
+    rows_event(node->options.store, node->run_id, severity, kind, text, NULL);
 }
 
 static void put_decision(struct llama_node *node, const struct node_actor *actor, const char *what,
@@ -156,7 +154,8 @@ static void note_regime(struct llama_node *node)
     double gain;
 
     if (planner_take_change(node->loop->planner, &from, &to, &gain))
-        rows_regime(node->options.store, node->run_id, &planner_actor, from, to, gain);
+        rows_regime(node->options.store, node->run_id, &planner_actor,
+                    planner_last_change(node->loop->planner));
 }
 
 static void stepped(void *state, const struct slot *slot, int slots)

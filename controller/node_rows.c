@@ -53,19 +53,64 @@ void rows_settings(struct store *store, int64_t run_id, const struct node_actor 
     json_decref(new);
 }
 
-void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor, int from,
-                 int to, double gain)
+void rows_event(struct store *store, int64_t run_id, const char *severity, const char *kind,
+                const char *text, const char *numbers)
 {
-    char before[16], after[16], numbers[96];
+    struct store_event event = {run_id, utc_ms(), severity, kind, text, numbers};
 
-    snprintf(before, sizeof before, "K=%d", from);
-    snprintf(after, sizeof after, "K=%d", to);
-    if (isfinite(gain))
-        snprintf(numbers, sizeof numbers, "{\"predicted_gain\": %.4f}", gain);
+    if (store) store_put_event(store, &event);
+}
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void tell_fall_back(struct store *store, int64_t run_id, const struct planner_change *change,
+                           const char *numbers)
+{
+    char text[200];
+
+    if (change->to > 0) {
+        snprintf(text, sizeof text,
+                 "drafts pay again: K=%d, %+.1f %% predicted over %.1f tok/s without any",
+                 change->to, 100 * change->gain, change->plain_tps);
+        rows_event(store, run_id, "info", "resume", text, numbers);
+        return;
+    }
+    if (isfinite(change->measured_tps))
+        snprintf(text, sizeof text,
+                 "drafts made %.1f tok/s where none would make %.1f: they stop for %d steps",
+                 change->measured_tps, change->plain_tps, change->pause_steps);
     else
-        snprintf(numbers, sizeof numbers, "{}");
+        snprintf(
+            text, sizeof text,
+            "drafts do not pay: %.1f tok/s predicted without any, %.1f with K=%d; probes go on",
+            change->plain_tps, change->draft_tps, change->from);
+    rows_event(store, run_id, isfinite(change->measured_tps) ? "warning" : "info", "fallback", text,
+               numbers);
+}
+
+void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
+                 const struct planner_change *change)
+{
+    char before[16], after[16];
+    json_t *object =
+        json_pack("{s:o s:o s:o s:o s:o s:o}", "predicted_gain", number(change->gain), "plain_tps",
+                  number(change->plain_tps), "draft_tps", number(change->draft_tps), "measured_tps",
+                  number(change->measured_tps), "accepted_ratio", number(change->accepted_ratio),
+                  "steps", json_integer(change->steps));
+    char *numbers = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+
+    snprintf(before, sizeof before, "K=%d", change->from);
+    snprintf(after, sizeof after, "K=%d", change->to);
     rows_decision(store, run_id, actor, "regime", before, after,
-                  "the best uniform plan by cost and acceptance", numbers);
+                  isfinite(change->measured_tps) ? "measured: drafts made less than none would"
+                                                 : "the best uniform plan by cost and acceptance",
+                  numbers);
+    if ((change->from == 0) != (change->to == 0)) tell_fall_back(store, run_id, change, numbers);
+    free(numbers);
+    json_decref(object);
 }
 
 /* ---- estimators and costs */

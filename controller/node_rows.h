@@ -17,12 +17,16 @@
 void rows_decision(struct store *store, int64_t run_id, const struct node_actor *actor,
                    const char *what, const char *before, const char *after, const char *reason,
                    const char *numbers);
+/* run_id 0 = the daemon itself; numbers: a JSON object or NULL. */
+void rows_event(struct store *store, int64_t run_id, const char *severity, const char *kind,
+                const char *text, const char *numbers);
 /* A decision for every setting that differs. */
 void rows_settings(struct store *store, int64_t run_id, const struct node_actor *actor,
                    const struct policy *before, const struct policy *after, const char *reason);
-/* The planner changed its regime; gain NaN = unknown. */
-void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor, int from,
-                 int to, double gain);
+/* The planner changed its regime: a decision, and an event where it fell back to no drafts or came
+ * back from there. */
+void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
+                 const struct planner_change *change);
 /* "adaptive", "fixed K=3": as decisions name a mode. */
 void rows_describe_mode(enum mode mode, int fixed_draft, char *out, size_t size);
 

@@ -368,8 +368,13 @@ bool planner_take_change(struct planner *planner, int *from, int *to, double *pr
 {
     if (!planner->changed) return false;
     planner->changed = false;
-    *from = planner->changed_from;
-    *to = planner->changed_to;
-    *predicted_gain = planner->changed_gain;
+    *from = planner->change.from;
+    *to = planner->change.to;
+    *predicted_gain = planner->change.gain;
     return *from != *to;
+}
+
+const struct planner_change *planner_last_change(const struct planner *planner)
+{
+    return &planner->change;
 }

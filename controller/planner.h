@@ -114,5 +114,16 @@ void planner_get_report(const struct planner *planner, struct planner_report *ou
 void planner_uniform(const struct planner *planner, double *tokens_per_ms, int capacity);
 /* A change of regime since the last call: true with from, to and the numbers behind it. */
 bool planner_take_change(struct planner *planner, int *from, int *to, double *predicted_gain);
+struct planner_change {
+    int from, to;           /* uniform K; 0 = no drafts */
+    double gain;            /* predicted, or measured where measured_tps is known */
+    double plain_tps;       /* predicted of no drafts, of the requests of that step */
+    double draft_tps;       /* predicted of the best uniform K >= 1 */
+    double measured_tps;    /* what drafting made; NaN unless that decided */
+    double accepted_ratio;  /* of what the rule admitted, over what it expected; NaN = unknown */
+    int steps, pause_steps; /* of the spell that ended; until the next may begin */
+};
+/* The numbers behind the change that planner_take_change gave last. */
+const struct planner_change *planner_last_change(const struct planner *planner);
 
 #endif

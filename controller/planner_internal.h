@@ -103,9 +103,15 @@ struct planner {
 
     struct planner_report report;
     char why[16];
+    struct { /* what steps with drafts in use made, forgotten sums of this spell */
+        double tokens, ms, plain_tokens, plain_ms; /* plain: what none would have */
+        int steps;
+    } record;
+    int pause_steps; /* drafts were measured not to pay: none until these have passed */
+    int next_pause_steps;
+
     bool changed; /* regime changed and nobody has asked yet */
-    int changed_from, changed_to;
-    double changed_gain;
+    struct planner_change change;
 };
 
 /* What a draft model reads in its first forward while it keeps up: the last draft and the token

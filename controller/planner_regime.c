@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "controller/planner_internal.h"
 
@@ -45,6 +46,16 @@
 #define CALIBRATION_PRIOR 20.0 /* acceptances */
 #define RULE_LEAST_BASE 10.0   /* remembered tokens before the rule's own record counts */
 #define RULE_GAIN_LIMIT 1.5
+/* What drafts make by the clock is compared over some 200 steps: a request's tokens a step scatter
+ * by half, so less would be noise. A larger loss is believed sooner. */
+#define RECORD_MEMORY 0.995
+#define RECORD_STEPS 150
+#define RECORD_LEAST_STEPS 24
+#define RECORD_LOSS 0.05          /* after RECORD_STEPS; in inverse proportion before */
+#define RECORD_TRUSTED_STEPS 1000 /* then an earlier failure is forgotten */
+#define RECORD_OUTLIER 4.0
+#define PAUSE_STEPS 64
+#define PAUSE_MOST_STEPS 4096
 #define STAY_PRIOR_STEPS 64.0
 #define STAY_LEAST_STEPS 4.0
 #define STAY_MOST_STEPS 256.0
@@ -96,10 +107,18 @@ static double rule_gain(const struct planner *planner)
 static void set_regime(struct planner *planner, int regime, double gain)
 {
     if (regime == planner->regime) return;
-    if (!planner->changed) planner->changed_from = planner->regime;
+    double expected = planner->predicted_sum;
+    planner->change = (struct planner_change){
+        .from = planner->changed ? planner->change.from : planner->regime,
+        .to = regime,
+        .gain = gain,
+        .plain_tps = 1000 * planner->plain_rate,
+        .draft_tps = 1000 * planner_uniform_rate(planner, planner_best_drafting(planner)),
+        .measured_tps = NAN,
+        .accepted_ratio = expected > 0 ? planner->accepted_sum / expected : NAN,
+        .steps = (int)planner->spell_steps,
+    };
     planner->changed = true;
-    planner->changed_to = regime;
-    planner->changed_gain = gain;
     planner->regime = regime;
     planner->regime_contrary_steps = 0;
 }
@@ -110,6 +129,7 @@ static void enter(struct planner *planner, double gain)
     planner->contrary_steps = 0;
     planner->spell_steps = planner->probe_steps = 0;
     planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
+    memset(&planner->record, 0, sizeof planner->record);
     set_regime(planner, planner_best_drafting(planner), gain);
 }
 
@@ -122,10 +142,40 @@ static void leave(struct planner *planner, double gain)
     set_regime(planner, 0, gain);
 }
 
+/* What drafting made over what none would have made in the same time, relative, by the clock: true
+ * whatever the cost table and the estimator believe. NaN while too little is known. */
+static double measured_gain(const struct planner *planner)
+{
+    if (planner->record.steps < RECORD_LEAST_STEPS) return NAN;
+    return planner->record.tokens / planner->record.ms * planner->record.plain_ms /
+               planner->record.plain_tokens -
+           1;
+}
+
+/* Drafting loses by the clock: no more of it for a while, which doubles when it happens again. */
+static bool fall_back(struct planner *planner)
+{
+    double gain = measured_gain(planner);
+    double doubt = fmax((double)RECORD_STEPS / planner->record.steps, 1);
+    if (!(gain < -RECORD_LOSS * doubt)) return false;
+    double rate = planner->record.tokens / planner->record.ms;
+    planner->pause_steps = planner->next_pause_steps;
+    planner->next_pause_steps = (int)fmin(2 * planner->next_pause_steps, PAUSE_MOST_STEPS);
+    leave(planner, gain);
+    planner->change.measured_tps = 1000 * rate;
+    planner->change.pause_steps = planner->pause_steps;
+    return true;
+}
+
 /* Count the steps that speak against the regime, and change it after enough of them. gain: of
  * drafting over not. */
 static void update_regime(struct planner *planner, double gain)
 {
+    if (planner->drafting && fall_back(planner)) return;
+    if (!planner->drafting && planner->pause_steps > 0) {
+        planner->pause_steps--;
+        return;
+    }
     bool contrary = planner->drafting ? gain < 0 : gain > planner->options.min_gain;
     planner->contrary_steps = contrary ? planner->contrary_steps + 1 : 0;
     if (planner->drafting && planner->contrary_steps >= LEAVE_STEPS)
@@ -135,6 +185,7 @@ static void update_regime(struct planner *planner, double gain)
     if (!planner->drafting) return;
 
     planner->spell_steps++;
+    if (planner->record.steps >= RECORD_TRUSTED_STEPS) planner->next_pause_steps = PAUSE_STEPS;
     if (planner->regime < 1 || planner->regime > planner->options.max_draft)
         set_regime(planner, planner_best_drafting(planner), gain);
     int best = planner_best_drafting(planner);
@@ -148,6 +199,7 @@ static void update_regime(struct planner *planner, double gain)
 void planner_regime_init(struct planner *planner)
 {
     planner->stay_steps = STAY_PRIOR_STEPS;
+    planner->next_pause_steps = PAUSE_STEPS;
 }
 
 void planner_regime_enter(struct planner *planner, bool resuming)
@@ -156,6 +208,9 @@ void planner_regime_enter(struct planner *planner, bool resuming)
     planner->probe_steps = 0;
     planner->contrary_steps = planner->regime_contrary_steps = 0;
     planner->rule_base = planner->rule_survival = planner->rule_uniform = 0;
+    memset(&planner->record, 0, sizeof planner->record);
+    planner->pause_steps = 0;
+    planner->next_pause_steps = PAUSE_STEPS;
     planner->regime = resuming ? 0 : planner->best_uniform;
 }
 
@@ -330,6 +385,23 @@ static void learn_rule(struct planner *planner)
     planner->rule_uniform = RULE_MEMORY * planner->rule_uniform + uniform;
 }
 
+/* What the clock says of a step while drafts are in use, beside what none would have made of it. */
+static void learn_record(struct planner *planner, const struct planner_outcome *outcome,
+                         double step_ms)
+{
+    if (!planner->drafting || planner->warming || planner->exploring || planner->count == 0 ||
+        planner->base_tokens != planner->count || planner->spell_steps <= SPELL_BEGINS)
+        return;
+    double tokens = planner->count;
+    for (int r = 0; r < planner->count; r++) tokens += outcome->accepted[r];
+    planner->record.steps++;
+    planner->record.tokens = RECORD_MEMORY * planner->record.tokens + tokens;
+    planner->record.ms = RECORD_MEMORY * planner->record.ms +
+                         fmin(step_ms, RECORD_OUTLIER * planner->report.cost_ms);
+    planner->record.plain_tokens = RECORD_MEMORY * planner->record.plain_tokens + planner->count;
+    planner->record.plain_ms = RECORD_MEMORY * planner->record.plain_ms + planner->uniform_ms[0];
+}
+
 /* Labels of one request. A block cut short by the end of its text, or without labels, says nothing
  * about the plan. */
 static void learn_row(struct planner *planner, const struct row *row, int admitted, int accepted)
@@ -369,6 +441,8 @@ void planner_learn(struct planner *planner, const struct planner_outcome *outcom
 
     double step_ms = outcome->draft_ms + outcome->verify_ms + outcome->own_ms;
     if (!(step_ms > 0) || !isfinite(step_ms)) return;
+    if (planner->mode == MODE_ADAPTIVE && !isnan(planner->lambda))
+        learn_record(planner, outcome, step_ms);
     planner->credit_ms = fmin(planner->credit_ms + PROBE_BUDGET * step_ms,
                               CREDIT_LIMIT_STEPS * PROBE_BUDGET * step_ms);
 }

@@ -1,9 +1,5 @@
-/* sampler.c - once a second: differences of the tally become a row of the store, rates and the
- * health line.
- *
- * Also watches for speculation that is broken although the engine notices nothing: a reached
- * position that accepts none of 200, or all of 200 though it was predicted below 0.9.
- */
+/* sampler.c - once a second: differences of the tally become a row of the store, rates, events of
+ * the watchdog and the health line. */
 #include "config.h"
 
 #include <stdio.h>
@@ -12,56 +8,28 @@
 #include "controller/node_llama_state.h"
 #include "controller/node_rows.h"
 #include "controller/ticks.h"
+#include "controller/watchdog.h"
 
 #define SAMPLE_MS 1000
-#define WATCH_REACHED 200
-#define WATCH_PREDICTED 0.9
 #define CALIBRATION_S 60
-
-struct watch { /* of one position, since its last verdict */
-    int64_t reached, accepted, graded;
-    double predicted;
-    bool alarmed;
-};
 
 struct sampler {
     struct llama_node *node;
     struct tally_counts last;
     int64_t last_us;
     int seconds;
-    struct watch watch[TT_MAX_POSITIONS];
-    char broken[160]; /* what the watch says now */
+    struct watchdog watchdog;
 };
 
-/* A position that accepts nothing, or everything against its prediction, is reported once until it
- * behaves again. */
-static void watch_positions(struct sampler *sampler, const struct tally_counts *delta)
+/* What the watchdog finds becomes events. */
+static void watch(struct sampler *sampler, const struct tally_counts *delta)
 {
-    sampler->broken[0] = '\0';
-    for (int k = 0; k < sampler->node->options.max_draft; k++) {
-        struct watch *watch = &sampler->watch[k];
-        char text[160] = "";
+    struct watchdog_finding finding[WATCHDOG_FINDINGS];
+    int count = watchdog_second(&sampler->watchdog, delta, finding);
 
-        watch->reached += delta->position[k].reached;
-        watch->accepted += delta->position[k].accepted;
-        watch->graded += delta->position[k].graded;
-        watch->predicted += delta->position[k].predicted;
-        if (watch->alarmed)
-            snprintf(sampler->broken, sizeof sampler->broken,
-                     "position %d accepts abnormally; see decisions", k);
-        if (watch->reached < WATCH_REACHED) continue;
-        if (watch->accepted == 0)
-            snprintf(text, sizeof text, "position %d accepted none of its last %lld drafts", k,
-                     (long long)watch->reached);
-        else if (watch->accepted == watch->reached && watch->graded > 0 &&
-                 watch->predicted / (double)watch->graded < WATCH_PREDICTED)
-            snprintf(text, sizeof text,
-                     "position %d accepted all of its last %lld drafts though %.2f were predicted",
-                     k, (long long)watch->reached, watch->predicted / (double)watch->graded);
-        if (text[0] && !watch->alarmed)
-            llama_node_event(sampler->node, "warning", "acceptance", text);
-        *watch = (struct watch){.alarmed = text[0] != '\0'};
-    }
+    for (int i = 0; i < count; i++)
+        rows_event(sampler->node->options.store, sampler->node->run_id, finding[i].severity,
+                   finding[i].kind, finding[i].text, finding[i].numbers);
 }
 
 static void judge_health(struct sampler *sampler, char *reason, size_t size)
@@ -73,8 +41,8 @@ static void judge_health(struct sampler *sampler, char *reason, size_t size)
     if (node->options.store) store_get_health(node->options.store, &store);
     if (!store.ok)
         snprintf(reason, size, "store: not writing (%s)", store.reason);
-    else if (sampler->broken[0])
-        snprintf(reason, size, "%s", sampler->broken);
+    else if (sampler->watchdog.reason[0])
+        snprintf(reason, size, "%s", sampler->watchdog.reason);
 }
 
 static void take_second(struct sampler *sampler)
@@ -91,7 +59,7 @@ static void take_second(struct sampler *sampler)
     second.seconds = (double)(now_us - sampler->last_us) / 1e6;
     sampler->last = now;
     sampler->last_us = now_us;
-    watch_positions(sampler, &second.delta);
+    watch(sampler, &second.delta);
     judge_health(sampler, reason, sizeof reason);
     pthread_mutex_lock(&node->lock);
     second.mode = node->force.mode;
@@ -115,6 +83,7 @@ void *llama_node_sample(void *state)
     struct timespec next;
     bool stop = false;
 
+    watchdog_init(&sampler.watchdog, node->options.max_draft);
     clock_gettime(CLOCK_MONOTONIC, &next);
     while (!stop) {
         next.tv_sec += SAMPLE_MS / 1000;

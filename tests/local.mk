@@ -31,6 +31,7 @@ include tests/storage/local.mk
 include tests/controller/local.mk
 include tests/controller/http.mk
 include tests/controller/plan.mk
+include tests/controller/watchdog.mk
 include tests/controller/replay.mk
 include tests/controller/load.mk
 include tests/controller/kernels.mk

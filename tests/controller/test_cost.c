@@ -201,6 +201,29 @@ static void one_size_moves_no_other(void **state)
     cost_free(cost);
 }
 
+/* A size that became three times as dear is avoided; the planner, which never sees it again, must
+ * learn when that is over (vllm 54065). */
+static void a_dear_cell_is_tried_again(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8);
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 5);
+    observe_often(cost, 4, 42, 9);
+    assert_near(cost_verify(cost, 4, 0), 42);
+    observe_often(cost, 1, 11, 400);
+    assert_near(cost_verify(cost, 4, 0), 42); /* for some hundred steps it is believed */
+    observe_often(cost, 1, 11, 200);
+    assert_true(cost_verify(cost, 4, 0) < 15); /* then doubted */
+    observe_often(cost, 4, 42, 1);
+    assert_near(cost_verify(cost, 4, 0), 42); /* one look is enough to see that nothing changed */
+    observe_often(cost, 1, 11, 600);
+    observe_often(cost, 4, 14, 1);
+    assert_true(cost_verify(cost, 4, 0) < 15); /* or that it did */
+    observe_often(cost, 4, 14, 8);
+    assert_true(fabs(cost_verify(cost, 4, 0) - 14) < 0.5);
+    cost_free(cost);
+}
+
 /* Repeats that scatter show a busy machine. */
 static void scatter_tells_a_busy_machine(void **state)
 {
@@ -554,6 +577,7 @@ int main(void)
         cmocka_unit_test(a_first_value_out_of_proportion_waits),
         cmocka_unit_test(stale_cells_follow_the_pace),
         cmocka_unit_test(one_size_moves_no_other),
+        cmocka_unit_test(a_dear_cell_is_tried_again),
         cmocka_unit_test(scatter_tells_a_busy_machine),
         cmocka_unit_test(drift_is_followed),
         cmocka_unit_test(nonsense_is_refused),

@@ -1,0 +1,163 @@
+/* watchdog.c - see watchdog.h. */
+#include "config.h"
+
+#include "controller/watchdog.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+#define POSITION_REACHED 200    /* design, faults: 200 positions without one exception */
+#define POSITION_PREDICTED 0.9  /* all accepted is no wonder above */
+#define ACCEPTANCE_GRADED 400   /* reached positions with a prediction, of all positions together */
+#define ACCEPTANCE_COLLAPSE 0.5 /* accepted of predicted: an alarm below … */
+#define ACCEPTANCE_WELL 0.75    /* … which ends above */
+#define COST_STEPS 200
+#define COST_ERROR                                                                                 \
+    0.3 /* mean absolute error over measured time: an alarm above, twice in a row … */
+#define COST_WELL 0.15 /* … which ends below */
+
+void watchdog_init(struct watchdog *watchdog, int positions)
+{
+    assert(positions >= 0 && positions <= TT_MAX_POSITIONS);
+    *watchdog = (struct watchdog){.positions = positions};
+}
+
+/* ---- positions */
+
+static bool watch_position(struct watchdog_position *at, int k, const struct tally_position *delta,
+                           struct watchdog_finding *finding)
+{
+    at->reached += delta->reached;
+    at->accepted += delta->accepted;
+    at->graded += delta->graded;
+    at->predicted += delta->predicted;
+    if (at->reached < POSITION_REACHED) return false;
+    double predicted = at->graded > 0 ? at->predicted / (double)at->graded : NAN;
+    bool none = at->accepted == 0,
+         all = at->accepted == at->reached && predicted < POSITION_PREDICTED;
+    bool news = (none || all) && !at->alarmed;
+    if (news) {
+        *finding = (struct watchdog_finding){.severity = "warning", .kind = "acceptance"};
+        if (none)
+            snprintf(finding->text, sizeof finding->text,
+                     "position %d accepted none of its last %lld drafts", k,
+                     (long long)at->reached);
+        else
+            snprintf(finding->text, sizeof finding->text,
+                     "position %d accepted all of its last %lld drafts though %.2f were predicted",
+                     k, (long long)at->reached, predicted);
+        if (isfinite(predicted))
+            snprintf(finding->numbers, sizeof finding->numbers,
+                     "{\"position\": %d, \"reached\": %lld, \"accepted\": %lld, \"predicted\": "
+                     "%.4f}",
+                     k, (long long)at->reached, (long long)at->accepted, predicted);
+        else
+            snprintf(finding->numbers, sizeof finding->numbers,
+                     "{\"position\": %d, \"reached\": %lld, \"accepted\": %lld}", k,
+                     (long long)at->reached, (long long)at->accepted);
+    }
+    *at = (struct watchdog_position){.alarmed = none || all};
+    return news;
+}
+
+/* ---- acceptance */
+
+static bool watch_acceptance(struct watchdog *watchdog, const struct tally_counts *delta,
+                             struct watchdog_finding *finding)
+{
+    for (int k = 0; k < watchdog->positions; k++) {
+        watchdog->acceptance.graded += delta->position[k].graded;
+        watchdog->acceptance.accepted += delta->position[k].accepted;
+        watchdog->acceptance.predicted += delta->position[k].predicted;
+    }
+    if (watchdog->acceptance.graded < ACCEPTANCE_GRADED) return false;
+    double graded = (double)watchdog->acceptance.graded,
+           accepted = (double)watchdog->acceptance.accepted / graded,
+           predicted = watchdog->acceptance.predicted / graded;
+    bool alarmed = watchdog->acceptance.alarmed;
+    bool bad = accepted < (alarmed ? ACCEPTANCE_WELL : ACCEPTANCE_COLLAPSE) * predicted;
+    if (bad != alarmed) {
+        *finding =
+            (struct watchdog_finding){.severity = bad ? "warning" : "info", .kind = "acceptance"};
+        snprintf(
+            finding->text, sizeof finding->text,
+            bad ? "acceptance collapsed: %.2f of %.0f reached drafts, where %.2f were predicted"
+                : "acceptance is as predicted again: %.2f of %.0f reached drafts, %.2f "
+                  "predicted",
+            accepted, graded, predicted);
+        snprintf(finding->numbers, sizeof finding->numbers,
+                 "{\"reached\": %.0f, \"accepted_ratio\": %.4f, \"predicted_ratio\": %.4f}", graded,
+                 accepted, predicted);
+    }
+    watchdog->acceptance.graded = watchdog->acceptance.accepted = 0;
+    watchdog->acceptance.predicted = 0;
+    watchdog->acceptance.alarmed = bad;
+    return bad != alarmed;
+}
+
+/* ---- cost */
+
+static bool watch_cost(struct watchdog *watchdog, const struct tally_counts *delta,
+                       struct watchdog_finding *finding)
+{
+    watchdog->cost.steps += delta->priced_steps;
+    watchdog->cost.predicted_ms += delta->predicted_ms;
+    watchdog->cost.priced_ms += delta->priced_ms;
+    watchdog->cost.missed_ms += delta->missed_ms;
+    if (watchdog->cost.steps < COST_STEPS || !(watchdog->cost.priced_ms > 0)) return false;
+    double steps = (double)watchdog->cost.steps, predicted = watchdog->cost.predicted_ms / steps,
+           measured = watchdog->cost.priced_ms / steps,
+           error = watchdog->cost.missed_ms / watchdog->cost.priced_ms;
+    bool alarmed = watchdog->cost.alarmed;
+    watchdog->cost.bad = error > COST_ERROR ? watchdog->cost.bad + 1 : 0;
+    bool bad = alarmed ? error > COST_WELL : watchdog->cost.bad >= 2;
+    if (bad != alarmed) {
+        *finding = (struct watchdog_finding){.severity = bad ? "warning" : "info", .kind = "cost"};
+        snprintf(finding->text, sizeof finding->text,
+                 bad ? "steps take %.1f ms where the cost table says %.1f (error %.0f %%): is the "
+                       "machine busy?"
+                     : "step times are as predicted again: %.1f ms, %.1f predicted (error %.0f %%)",
+                 measured, predicted, 100 * error);
+        snprintf(
+            finding->numbers, sizeof finding->numbers,
+            "{\"steps\": %.0f, \"measured_ms\": %.4f, \"predicted_ms\": %.4f, \"error_ratio\": "
+            "%.4f}",
+            steps, measured, predicted, error);
+    }
+    watchdog->cost.steps = 0;
+    watchdog->cost.predicted_ms = watchdog->cost.priced_ms = watchdog->cost.missed_ms = 0;
+    watchdog->cost.alarmed = bad;
+    return bad != alarmed;
+}
+
+/* ---- all */
+
+static void state_reason(struct watchdog *watchdog)
+{
+    watchdog->reason[0] = '\0';
+    for (int k = 0; k < watchdog->positions; k++)
+        if (watchdog->position[k].alarmed) {
+            snprintf(watchdog->reason, sizeof watchdog->reason,
+                     "position %d accepts abnormally; see decisions", k);
+            return;
+        }
+    if (watchdog->acceptance.alarmed)
+        snprintf(watchdog->reason, sizeof watchdog->reason,
+                 "fewer drafts are accepted than predicted; see decisions");
+    else if (watchdog->cost.alarmed)
+        snprintf(watchdog->reason, sizeof watchdog->reason,
+                 "steps do not take the time that the cost table predicts; see decisions");
+}
+
+int watchdog_second(struct watchdog *watchdog, const struct tally_counts *delta,
+                    struct watchdog_finding *finding)
+{
+    int count = 0;
+    for (int k = 0; k < watchdog->positions; k++)
+        count += watch_position(&watchdog->position[k], k, &delta->position[k], &finding[count]);
+    count += watch_acceptance(watchdog, delta, &finding[count]);
+    count += watch_cost(watchdog, delta, &finding[count]);
+    state_reason(watchdog);
+    return count;
+}
