@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 /* A verb: argv[0] is its name. Returns the exit status. */
+int bench_console(int argc, char **argv);
 int bench_convert(int argc, char **argv);
 int bench_cost(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
@@ -42,6 +43,10 @@ size_t bench_list(const struct bench_option *options, const char *name, long low
 /* Rewrite the model `from` as `to` in another form of its weights, whole or not at all; threads 0 =
  * one a processor. 0, or -1 with *cause. */
 int bench_make_form(const char *from, const char *to, const char *form, int threads, char **cause);
+
+/* Of bench replay: is the file a record of decisions; what it says of estimators. Exit status. */
+bool bench_is_record(const char *path);
+int bench_decisions(const char *path, bool as_json);
 
 struct bench_prompt {
     char *text, *category; /* category "" when none is given */

@@ -13,10 +13,12 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } verbs[] = {
+    {"console", bench_console, "what the console costs: first screen, CPU, bytes, memory"},
     {"convert", bench_convert, "rewrite a model file in another form (BF16, Q8_0, …)"},
     {"cost", bench_cost, "what a step costs here: the measured staircase"},
     {"kernels", bench_kernels, "libtrimtab against the speed of memory, and what its calls cost"},
-    {"load", bench_load, "off, fixed K and adaptive under constant loads: is adaptive never slower?"},
+    {"load", bench_load,
+     "off, fixed K and adaptive under constant loads: is adaptive never slower?"},
     {"loop", bench_loop, "what trimtab's own work costs beside a bare libllama loop"},
     {"record", bench_record, "a teacher-forced trace of a model pair, for replays"},
     {"replay", bench_replay, "policies on recorded text under a virtual clock"},

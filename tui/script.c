@@ -249,6 +249,28 @@ static int do_patch(struct script *script, char *rest, char **cause)
     return result == 0 ? 0 : fail(script, cause, "cannot use the patched ", rest);
 }
 
+/* Seconds of live figures, each drawn: the last snapshot goes on, its throughput wanders. */
+static int do_live(struct script *script, char *rest, char **cause)
+{
+    int64_t seconds;
+    json_t *live;
+    int result = 0;
+
+    if (script->snapshot == NULL) return fail(script, cause, "no snapshot is loaded yet", "");
+    if (parse_ms(script, rest, &seconds, cause) != 0 || need_ui(script, cause) != 0) return -1;
+    live = json_deep_copy(script->snapshot);
+    for (int64_t i = 0; i < seconds && result == 0; i++) {
+        script->now_ms += 1000;
+        json_object_set_new(live, "time_ms", json_integer(script->now_ms));
+        json_object_set_new(live, "throughput_tps", json_real(400 + (double)(i * 7919 % 97)));
+        need_ui(script, cause);
+        result = take(script, live, cause);
+        ui_draw(script->ui, script->screen);
+    }
+    json_decref(live);
+    return result == 0 ? 0 : fail(script, cause, "cannot go on: ", rest);
+}
+
 static int do_trouble(struct script *script, char *rest, char **cause)
 {
     if (need_ui(script, cause) != 0) return -1;
@@ -367,11 +389,12 @@ static const struct {
     command_fn *run;
     bool bare; /* works without an argument */
 } commands[] = {
-    {"size", do_size, false},     {"option", do_option, false},  {"time", do_time, false},
-    {"wait", do_wait, false},     {"load", do_load, false},      {"base", do_base, false},
-    {"patch", do_patch, false},   {"trouble", do_trouble, true}, {"key", do_key, false},
-    {"refuse", do_refuse, false}, {"type", do_type, false},      {"expect", do_expect, false},
-    {"answer", do_answer, false}, {":dump", do_dump, false},     {":styles", do_styles, false},
+    {"size", do_size, false},      {"option", do_option, false},  {"time", do_time, false},
+    {"wait", do_wait, false},      {"load", do_load, false},      {"base", do_base, false},
+    {"patch", do_patch, false},    {"trouble", do_trouble, true}, {"key", do_key, false},
+    {"refuse", do_refuse, false},  {"type", do_type, false},      {"expect", do_expect, false},
+    {"answer", do_answer, false},  {"live", do_live, false},      {":dump", do_dump, false},
+    {":styles", do_styles, false},
 };
 
 static int run_line(struct script *script, char *line, char **cause)
