@@ -244,6 +244,12 @@ int tt_estimator_save(const tt_estimator *estimator, void *buffer, size_t size, 
     return TT_OK;
 }
 
+static bool misfit_valid(const struct online_misfit *misfit)
+{
+    return isfinite(misfit->excess) && isfinite(misfit->weight) && isfinite(misfit->noise) &&
+           misfit->noise >= 0.0 && (misfit->weight > 0.0 || misfit->excess <= 0.0);
+}
+
 /* The fields that later arithmetic or indexing relies on; a blob passes the sum and is still not to
  * be trusted. */
 static bool state_valid(const struct tt_estimator *estimator)
@@ -261,8 +267,12 @@ static bool state_valid(const struct tt_estimator *estimator)
         online->window_steps >= online->refit_interval_steps || online->active < 0 ||
         online->active >= ONLINE_SPEEDS || !isfinite(online->centre) ||
         !isfinite(online->feature_sum) || !isfinite(online->prior_slope + online->prior_level) ||
-        !(online->drift_window.scale2 >= 1.0) || !(online->drift_sum.scale2 >= 1.0))
+        !(online->drift_window.scale2 >= 1.0) || !(online->drift_sum.scale2 >= 1.0) ||
+        !misfit_valid(&online->misfit_slope) || !misfit_valid(&online->misfit_level))
         return false;
+    for (int32_t k = 0; k < online->positions; k++) {
+        if (!misfit_valid(&online->misfit_position[k])) return false;
+    }
     for (int s = 0; s < ONLINE_SPEEDS; s++) {
         double total = online->speed[s].fit.slope + online->speed[s].fit.level;
         for (int32_t k = 0; k < online->positions; k++)
