@@ -298,7 +298,7 @@ int bench_console(int argc, char **argv)
 {
     enum { OPTIONS = 5 };
     struct bench_option options[OPTIONS] = {
-        {"socket", "PATH", "the daemon's socket, or its URL", NULL},
+        {"socket", "PATH", "the daemon's socket, or its URL; else $TRIMTAB_SOCKET", NULL},
         {"seconds", "S", "how long to watch it idle", "30"},
         {"simulate", "HOURS", "hours of live figures for the memory; 0 = leave it out", "168"},
         {"console", "PATH", "the console to measure", NULL},
@@ -315,6 +315,7 @@ int bench_console(int argc, char **argv)
     seconds = bench_number(options, "seconds", 1, 86400);
     hours = bench_number(options, "simulate", 0, 24 * 366);
     address = bench_text(options, "socket");
+    if (!address) address = getenv("TRIMTAB_SOCKET");
     program = bench_text(options, "console");
     if (!program) program = getenv("TRIMTAB_CONSOLE"); /* set by `trimtab bench`: the very same */
     if (!program) program = "trimtab";
