@@ -1,6 +1,7 @@
 /* options.c - see options.h. */
 #include "config.h"
 
+#include "controller/nearest.h"
 #include "tui/options.h"
 
 #include <errno.h>
@@ -108,7 +109,7 @@ static int unknown_option(const char *word, char **cause)
 
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
     for (int i = 0; i < ROWS; i++) names[i] = rows[i].name;
-    nearest = strncmp(name, "--", 2) == 0 ? text_nearest(name + 2, names, ROWS) : -1;
+    nearest = strncmp(name, "--", 2) == 0 ? nearest_index(name + 2, names, ROWS) : -1;
     text_clean(clean, sizeof clean, name);
     if (nearest >= 0)
         cause_set(cause, "unknown option %s; did you mean --%s?", clean, names[nearest]);
@@ -193,7 +194,7 @@ static int find_verb(struct options *out, const struct verb **verb, char **cause
         out->words_count--;
         return 0;
     }
-    nearest = text_nearest(out->words[0], names, verbs_count);
+    nearest = nearest_index(out->words[0], names, (size_t)verbs_count);
     text_clean(clean, sizeof clean, out->words[0]);
     if (nearest >= 0)
         cause_set(cause, "unknown command \"%s\"; did you mean \"%s\"?", clean, names[nearest]);

@@ -49,11 +49,4 @@ char *text_moment(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool u
 char *text_span(char out[TEXT_NUMBER], int64_t span_ms);           /* 15 min, 60 min, 6 h, 7 d */
 char *text_zone(char out[TEXT_NUMBER], int64_t time_ms, bool utc); /* UTC, CEST */
 
-/* Edit distance with swaps of neighbours (Damerau, restricted), for "did you mean". Long words
- * count as far away. */
-int text_distance(const char *a, const char *b);
-/* Index of the word of `words` (count) closest to `word`, or -1 when none is close enough to be
- * meant. */
-int text_nearest(const char *word, const char *const *words, int count);
-
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/nearest.h"
 #include "tui/session.h"
 #include "tui/text.h"
 #include "tui/verbs.h"
@@ -73,7 +74,7 @@ int verb_mode(const struct options *options)
     int status = EXIT_USAGE, nearest;
 
     if (!mode_parse(name, &mode)) {
-        nearest = text_nearest(name, names, 4);
+        nearest = nearest_index(name, names, 4);
         session_say("a mode is adaptive, fixed, off or shadow, not \"%.40s\"%s%s%s", name,
                     nearest >= 0 ? "; did you mean " : "", nearest >= 0 ? names[nearest] : "",
                     nearest >= 0 ? "?" : "");

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/nearest.h"
 #include "tui/chart.h"
 #include "tui/model.h"
 #include "tui/options.h"
@@ -161,12 +162,12 @@ static void test_nearest_word(void **state)
     static const char *const words[] = {"status", "top", "nodes", "mode", "query", "export"};
 
     (void)state;
-    assert_int_equal(text_nearest("staus", words, 6), 0);
-    assert_int_equal(text_nearest("stauts", words, 6), 0);
-    assert_int_equal(text_nearest("quer", words, 6), 4);
-    assert_int_equal(text_nearest("expotr", words, 6), 5);
-    assert_int_equal(text_nearest("zzzzzz", words, 6), -1);
-    assert_int_equal(text_nearest("", words, 6), -1);
+    assert_int_equal(nearest_index("staus", words, 6), 0);
+    assert_int_equal(nearest_index("stauts", words, 6), 0);
+    assert_int_equal(nearest_index("quer", words, 6), 4);
+    assert_int_equal(nearest_index("expotr", words, 6), 5);
+    assert_int_equal(nearest_index("zzzzzz", words, 6), -1);
+    assert_int_equal(nearest_index("", words, 6), -1);
 }
 
 /* ---- series and charts */
