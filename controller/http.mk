@@ -2,7 +2,8 @@
 noinst_LTLIBRARIES += controller/libhttp.la controller/libclient.la
 
 controller_libclient_la_SOURCES = controller/buffer.c controller/buffer.h controller/cause.c controller/cause.h \
-	controller/client.c controller/client.h controller/secret.c controller/secret.h \
+	controller/client.c controller/client.h controller/nearest.c controller/nearest.h \
+	controller/secret.c controller/secret.h \
 	controller/snapshot.c controller/snapshot.h
 controller_libclient_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS)
 controller_libclient_la_LIBADD = $(CURL_LIBS) $(JANSSON_LIBS)
