@@ -17,7 +17,7 @@ tui_libtui_la_SOURCES = \
 	tui/terminal.c tui/terminal.h \
 	tui/text.c tui/text.h \
 	tui/ui.c tui/ui.h tui/ui_state.h tui/ui_act.c tui/ui_draw.c tui/ui_list.c \
-	tui/verb_control.c tui/verb_once.c tui/verb_store.c tui/verbs.c tui/verbs.h \
+	tui/verb_ab.c tui/verb_control.c tui/verb_once.c tui/verb_store.c tui/verbs.c tui/verbs.h \
 	tui/view_cost.c tui/view_estimator.c tui/view_lists.c tui/view_overview.c tui/view_settings.c \
 	tui/when.c tui/when.h
 tui_libtui_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(NCURSES_CFLAGS)

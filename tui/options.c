@@ -36,7 +36,8 @@ static const struct option_row {
      "console status top"},
     {"once", '1', FLAG, AT(once), 0, 0, NULL, "print one screen from two samples and exit",
      "console"},
-    {"json", 'j', FLAG, AT(json), 0, 0, NULL, "print JSON", "console status top nodes query"},
+    {"json", 'j', FLAG, AT(json), 0, 0, NULL, "print JSON",
+     "console status top nodes query ab"},
     {"plain", 'p', FLAG, AT(plain), 0, 0, NULL, "one fact a line, in words, for screen readers",
      "status top"},
     {"utc", 'u', FLAG, AT(utc), 0, 0, NULL, "show times in UTC", ANYWHERE},
@@ -52,6 +53,8 @@ static const struct option_row {
      "console"},
     {"count", 'c', COUNT, AT(count), 1, 1000000000, "N", "stop after N lines", "top"},
     {"reason", 0, TEXT, AT(reason), 0, 0, "TEXT", "why, for the decision log", "mode set"},
+    {"minutes", 0, COUNT, AT(minutes), 1, 1440, "N", "how long to compare [10]", "ab"},
+    {"window", 0, COUNT, AT(window_s), 3, 3600, "S", "length of one turn [30]", "ab"},
     {"db", 0, TEXT, AT(database), 0, 0, "FILE", "the store; else the daemon's", "query export"},
     {"csv", 0, FLAG, AT(csv), 0, 0, NULL, "print CSV", "query"},
     {"jsonl", 0, FLAG, AT(jsonl), 0, 0, NULL, "print one JSON object a row", "query"},
@@ -245,6 +248,8 @@ int options_parse(int argc, char **argv, struct options *out, const struct verb 
     out->interval_ms = 1000;
     out->limit_rows = 10000;
     out->timeout_s = 30;
+    out->minutes = 10;
+    out->window_s = 30;
     *verb = NULL;
     if (argc > 1 && strcmp(argv[1], "bench") == 0) { /* its options are its own */
         out->words = argv + 1;

@@ -12,8 +12,7 @@
 #include "tui/text.h"
 #include "tui/verbs.h"
 
-#define DEADLINE_MS 35000  /* a busy remote node may take this long to answer */
-#define READ_BACK_MS 30000 /* and this long to have switched */
+#define READ_BACK_MS 30000 /* a busy remote node may take this long to have switched */
 #define POLL_MS 200
 
 static int refuse(const struct client *client, enum client_status failed,
@@ -33,25 +32,41 @@ static int refuse(const struct client *client, enum client_status failed,
     return session_complain(client, failed, reply);
 }
 
-/* Watch the node until it reports what was asked for. */
-static int read_back(struct client *client, const char *node, enum mode wanted, int64_t generation)
+int control_put_mode(struct client *client, const char *node, enum mode mode, int64_t expect,
+                     const char *reason, int64_t *generation)
 {
-    struct snapshot snapshot;
+    struct client_reply reply = {0};
+    char *path = client_node_path(node, "mode");
+    json_t *body = json_pack("{s:s, s:I, s:s}", "mode", mode_name(mode), "expect_generation",
+                             (json_int_t)expect, "reason", reason);
+    int status = EXIT_USAGE;
+
+    if (body == NULL || path == NULL) {
+        session_say(path != NULL ? "the reason is not UTF-8 text" : "out of memory");
+    } else {
+        enum client_status result = client_put(client, path, body, &reply);
+
+        status = result != CLIENT_OK ? refuse(client, result, &reply) : EXIT_HEALTHY;
+        *generation = json_integer_value(json_object_get(reply.body, "generation"));
+    }
+    client_reply_clear(&reply);
+    json_decref(body);
+    free(path);
+    return status;
+}
+
+int control_read_back(struct client *client, const char *node, enum mode wanted, int64_t generation,
+                      struct snapshot *snapshot)
+{
     int status = EXIT_DEGRADED;
 
     for (int waited_ms = 0; waited_ms <= READ_BACK_MS; waited_ms += POLL_MS) {
-        if (session_get_snapshot(client, node, &snapshot, NULL, &status) != 0) return status;
-        if (snapshot.generation >= generation && !snapshot.switching) {
-            if (snapshot.mode != wanted) {
-                session_say("asked for %s, but %s is in force: somebody else changed it since",
-                            mode_name(wanted), mode_name(snapshot.mode));
-                return EXIT_DEGRADED;
-            }
-            printf("%s: %s", node, mode_name(snapshot.mode));
-            if (snapshot.mode == MODE_FIXED && snapshot.fixed_draft >= 0)
-                printf(" K=%d", snapshot.fixed_draft);
-            printf(" is in force (generation %lld)\n", (long long)snapshot.generation);
-            return EXIT_HEALTHY;
+        if (session_get_snapshot(client, node, snapshot, NULL, &status) != 0) return status;
+        if (snapshot->generation >= generation && !snapshot->switching) {
+            if (snapshot->mode == wanted) return EXIT_HEALTHY;
+            session_say("asked for %s, but %s is in force: somebody else changed it since",
+                        mode_name(wanted), mode_name(snapshot->mode));
+            return EXIT_DEGRADED;
         }
         session_sleep_ms(POLL_MS);
     }
@@ -64,13 +79,10 @@ int verb_mode(const struct options *options)
 {
     static const char *const names[] = {"adaptive", "fixed", "off", "shadow"};
     const char *node = options->words[0], *name = options->words[1];
-    struct client_reply reply = {0};
     struct client *client;
     struct snapshot snapshot;
-    enum client_status result;
     enum mode mode;
-    json_t *body = NULL;
-    char *path = NULL;
+    int64_t generation = 0;
     int status = EXIT_USAGE, nearest;
 
     if (!mode_parse(name, &mode)) {
@@ -80,27 +92,20 @@ int verb_mode(const struct options *options)
                     nearest >= 0 ? "?" : "");
         return EXIT_USAGE;
     }
-    client = session_open(options, DEADLINE_MS, &status);
+    client = session_open(options, CONTROL_DEADLINE_MS, &status);
     if (client == NULL) return status;
-    if (session_get_snapshot(client, node, &snapshot, NULL, &status) != 0) goto out;
-    body = json_pack("{s:s, s:I, s:s}", "mode", mode_name(mode), "expect_generation",
-                     (json_int_t)snapshot.generation, "reason",
-                     options->reason != NULL ? options->reason : "trimtab mode");
-    path = client_node_path(node, "mode");
-    if (body == NULL || path == NULL) {
-        session_say(options->reason != NULL ? "the reason is not UTF-8 text" : "out of memory");
-        status = EXIT_USAGE;
-        goto out;
+    if (session_get_snapshot(client, node, &snapshot, NULL, &status) == 0)
+        status = control_put_mode(client, node, mode, snapshot.generation,
+                                  options->reason != NULL ? options->reason : "trimtab mode",
+                                  &generation);
+    if (status == EXIT_HEALTHY)
+        status = control_read_back(client, node, mode, generation, &snapshot);
+    if (status == EXIT_HEALTHY) {
+        printf("%s: %s", node, mode_name(snapshot.mode));
+        if (snapshot.mode == MODE_FIXED && snapshot.fixed_draft >= 0)
+            printf(" K=%d", snapshot.fixed_draft);
+        printf(" is in force (generation %lld)\n", (long long)snapshot.generation);
     }
-    result = client_put(client, path, body, &reply);
-    status = result != CLIENT_OK
-                 ? refuse(client, result, &reply)
-                 : read_back(client, node, mode,
-                             json_integer_value(json_object_get(reply.body, "generation")));
-out:
-    client_reply_clear(&reply);
-    json_decref(body);
-    free(path);
     client_free(client);
     return status;
 }
@@ -174,7 +179,7 @@ int verb_set(const struct options *options)
     char *path = NULL;
 
     if (body == NULL) return EXIT_USAGE;
-    client = session_open(options, DEADLINE_MS, &status);
+    client = session_open(options, CONTROL_DEADLINE_MS, &status);
     if (client == NULL) goto out;
     present = session_get_of_node(client, node, "settings", &status);
     if (present == NULL) goto out;

@@ -9,6 +9,7 @@ const struct verb verbs[] = {
     {"nodes", verb_nodes, 0, 0, "", "what the daemon watches"},
     {"mode", verb_mode, 2, 2, "NODE adaptive|fixed|off|shadow",
      "switch a node, wait until it is in force"},
+    {"ab", verb_ab, 1, 1, "NODE", "compare fixed and adaptive on a running node, by turns"},
     {"set", verb_set, 1, -1, "NODE [KEY=VALUE...]", "show or change a node's settings"},
     {"query", verb_query, 1, 1, "SQL", "read the store with one SELECT"},
     {"export", verb_export, 0, 0, "--to FILE", "copy the store while the daemon writes"},

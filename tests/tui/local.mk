@@ -9,6 +9,6 @@ tests_tui_test_parts_SOURCES = tests/tui/test_parts.c
 tests_tui_test_parts_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS)
 tests_tui_test_parts_LDADD = tui/libtui.la $(CMOCKA_LIBS)
 endif
-dist_check_SCRIPTS += tests/tui/golden.test tests/tui/terminal.test tests/tui/verbs.test
-TESTS += tests/tui/golden.test tests/tui/terminal.test tests/tui/verbs.test
+dist_check_SCRIPTS += tests/tui/golden.test tests/tui/terminal.test tests/tui/verbs.test tests/tui/ab.test
+TESTS += tests/tui/golden.test tests/tui/terminal.test tests/tui/verbs.test tests/tui/ab.test
 EXTRA_DIST += tests/tui/fake_daemon.py tests/tui/daemon.sh tests/tui/data tests/tui/scripts tests/tui/screens
