@@ -164,7 +164,7 @@ void tt_close(tt *handle)
 int handle_check_span(tt *handle, size_t rows, size_t width, size_t stride, size_t vocab)
 {
     const size_t most = (size_t)PTRDIFF_MAX / width - vocab; /* elements before the last row */
-    if (rows > 1 && stride > most / (rows - 1))
+    if (stride > most / (rows > 1 ? rows - 1 : 1))
         return handle_error(handle, TT_EINVAL,
                             "rows: %zu rows of stride %zu exceed the address space", rows, stride);
     return TT_OK;

@@ -63,9 +63,11 @@ LANE_FN struct row_law row_law_of(const float *logits, size_t vocab, float inver
     return law;
 }
 
+/* In [0, 1], NaN for a NaN, even where the statistics were another row's. */
 LANE_FN float law_value(const struct row_law *law, float x)
 {
-    return exp_lane((x - law->max) * law->inverse_temperature) * law->scale;
+    const float d = (x - law->max) * law->inverse_temperature;
+    return exp_lane(d > 0.0f ? 0.0f : d) * law->scale;
 }
 
 LANE_FN double law_probability(const struct row_law *law, int32_t token)

@@ -92,5 +92,5 @@ const struct row_partial *row_memory_find(const tt *handle, const struct tt_rows
 
 float tt_feature(const struct tt_row_stats *stats, float clamp)
 {
-    return row_feature(stats, clamp);
+    return stats ? row_feature(stats, clamp) : row_nan();
 }

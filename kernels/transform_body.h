@@ -24,14 +24,15 @@ LANE_FN float candidate_rank_logit(uint32_t rank)
 
 /* ---- penalties */
 
-LANE_FN int32_t times_in(int32_t token, const int32_t *extra, size_t extra_count)
+/* How often a token was generated, before the block and in it. */
+LANE_FN int64_t times_in(int32_t token, const int32_t *extra, size_t extra_count)
 {
-    int32_t times = 0;
+    int64_t times = 0;
     for (size_t i = 0; i < extra_count; i++) times += extra[i] == token;
     return times;
 }
 
-LANE_FN void penalise(float *logit, const struct tt_transform *transform, int32_t count)
+LANE_FN void penalise(float *logit, const struct tt_transform *transform, int64_t count)
 {
     const float repetition = transform->repetition_penalty;
     if (count <= 0) return;

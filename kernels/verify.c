@@ -225,6 +225,20 @@ static int check_rule(tt *handle, const struct tt_block *block)
     return TT_OK;
 }
 
+/* Numbers that could be those of a row; whose row is not looked at before it is reached. */
+static int check_draft_stats(tt *handle, const struct tt_block *block)
+{
+    for (int32_t k = 0; block->draft_stats && k < block->admitted; k++) {
+        const struct tt_row_stats *stats = &block->draft_stats[k];
+        if (stats->flags & TT_ROW_FLAGGED) continue;
+        if (stats->argmax < 0 || (size_t)stats->argmax >= block->draft_vocab ||
+            !isfinite(stats->max) || !(stats->rest >= 0.0f) || isinf(stats->rest))
+            return handle_error(handle, TT_EINVAL,
+                                "verify: no row has the draft statistics of position %d", (int)k);
+    }
+    return TT_OK;
+}
+
 static int check_block(tt *handle, const struct tt_block *block)
 {
     if (block->admitted < 0 || block->admitted > TT_MAX_POSITIONS)
@@ -240,6 +254,7 @@ static int check_block(tt *handle, const struct tt_block *block)
     if (!status && block->rule == TT_RATIO && block->admitted > 0)
         status = handle_check_span(handle, (size_t)block->admitted, 4, block->draft_stride,
                                    block->draft_vocab);
+    if (!status && block->rule == TT_RATIO) status = check_draft_stats(handle, block);
     if (!status) status = check_tokens(handle, block);
     if (!status && block->transform)
         status = transform_check(handle, block->transform, block->vocab);

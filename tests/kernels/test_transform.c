@@ -177,6 +177,97 @@ static void test_bias_and_penalties(void **state)
     tt_close(handle);
 }
 
+/* Bias and penalties as trimtab.h words them, token by token, in single precision. */
+static void oracle_penalties(float *row, size_t vocab, const struct tt_transform *t,
+                             const int32_t *extra, size_t extra_count)
+{
+    for (size_t i = 0; i < t->bias_count; i++) row[t->bias[i].token] += t->bias[i].bias;
+    for (size_t v = 0; v < vocab; v++) {
+        int64_t n = 0;
+        for (size_t i = 0; i < t->counts_count; i++)
+            if ((size_t)t->counts[i].token == v) n += t->counts[i].count;
+        for (size_t i = 0; i < extra_count; i++) n += (size_t)extra[i] == v;
+        if (n <= 0) continue;
+        if (t->repetition_penalty > 0.0f)
+            row[v] =
+                row[v] > 0.0f ? row[v] / t->repetition_penalty : row[v] * t->repetition_penalty;
+        row[v] -= (float)n * t->frequency_penalty;
+        row[v] -= t->presence_penalty;
+    }
+}
+
+/* Every stage at once, at random: the order of the stages is part of what clients are promised. */
+static void test_everything_together(void **state)
+{
+    enum { VOCAB = 400, LIST = 5, ROUNDS = 400 };
+    static const float penalties[] = {0.0f, 0.5f, -0.7f, 2.0f},
+                       repetition[] = {0.0f, 1.0f, 1.3f, 0.8f}, top_p[] = {1.0f, 0.9f, 0.5f, 0.99f},
+                       min_p[] = {0.0f, 0.02f, 0.2f, 0.001f};
+    static const int32_t top_k[] = {0, 20, 3, 399};
+    float row[VOCAB], want[VOCAB];
+    char keep[VOCAB];
+    tt *handles[ISAS_MAX];
+    const size_t isas = open_every_isa(handles, VOCAB, 1);
+    uint32_t seed = 1;
+    int checked = 0;
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct tt_logit_bias bias[LIST];
+        struct tt_token_count counts[LIST];
+        int32_t extra[LIST];
+#define PICK(list) list[(seed = seed * 1664525u + 1013904223u) >> 30]
+        for (int i = 0; i < LIST; i++) {
+            bias[i] = (struct tt_logit_bias){(round * 31 + i * 7) % VOCAB, PICK(penalties) * 2.0f};
+            counts[i] = (struct tt_token_count){(round * 13 + i * 11) % VOCAB, i % 3};
+            extra[i] = (round * 13 + (i / 2) * 22) % VOCAB;
+        }
+        const struct tt_transform t = {.temperature = 0.5f + (float)(round % 3) * 0.5f,
+                                       .top_k = PICK(top_k),
+                                       .top_p = PICK(top_p),
+                                       .min_p = PICK(min_p),
+                                       .presence_penalty = PICK(penalties),
+                                       .frequency_penalty = PICK(penalties),
+                                       .repetition_penalty = PICK(repetition),
+                                       .bias = bias,
+                                       .bias_count = LIST,
+                                       .counts = counts,
+                                       .counts_count = LIST};
+#undef PICK
+        row_fill(want, VOCAB, round % 2 ? ROW_NORMAL : ROW_MASKED, (uint32_t)round);
+        for (size_t i = 0; i < isas; i++) {
+            row_fill(row, VOCAB, round % 2 ? ROW_NORMAL : ROW_MASKED, (uint32_t)round);
+            if (i == 0) oracle_penalties(want, VOCAB, &t, extra, LIST);
+            assert_int_equal(tt_transform_row(handles[i], row, VOCAB, &t, extra, LIST), TT_OK);
+            const int sure = oracle_filter(want, VOCAB, &t, keep);
+            for (size_t v = 0; v < VOCAB; v++) {
+                if (row[v] > -INFINITY) assert_memory_equal(&row[v], &want[v], sizeof row[v]);
+                if (sure && (row[v] > -INFINITY) != keep[v])
+                    fail_msg("round %d: token %zu %s", round, v, keep[v] ? "lost" : "kept");
+            }
+            checked += sure;
+        }
+    }
+    assert_true(checked > ROUNDS * 9 / 10);
+    for (size_t i = 0; i < isas; i++) tt_close(handles[i]);
+}
+
+/* A count at the end of its type, and the block's own token on top of it. */
+static void test_largest_count(void **state)
+{
+    static const struct tt_token_count counts[] = {{1, INT32_MAX}, {2, INT32_MIN}};
+    static const int32_t extra[] = {1, 2};
+    const struct tt_transform t = {
+        .top_p = 1.0f, .frequency_penalty = 1e-9f, .counts = counts, .counts_count = 2};
+    float row[] = {0.0f, 3.0f, 3.0f, 0.0f};
+    const struct tt_options options = {.backend = "cpu", .vocab = 4, .max_rows = 1};
+    tt *handle;
+    (void)state;
+    assert_int_equal(tt_open(&handle, &options), TT_OK);
+    assert_int_equal(tt_transform_row(handle, row, 4, &t, extra, 2), TT_OK);
+    assert_true(fabsf(row[1] - (3.0f - 2.147484f)) < 1e-5f && row[2] == 3.0f);
+    tt_close(handle);
+}
+
 static void expect_refusal(tt *handle, const struct tt_transform *t, const int32_t *extra,
                            size_t extra_count, const char *words)
 {
@@ -291,6 +382,8 @@ int main(void)
         cmocka_unit_test(test_filters),
         cmocka_unit_test(test_awkward_rows),
         cmocka_unit_test(test_bias_and_penalties),
+        cmocka_unit_test(test_everything_together),
+        cmocka_unit_test(test_largest_count),
         cmocka_unit_test(test_bad_arguments),
     };
     return cmocka_run_group_tests_name("transform", tests, NULL, NULL);

@@ -313,6 +313,47 @@ static void test_coupled_text_is_the_targets(void **state)
     }
 }
 
+/* A draft that is all but certain, and a thousand tokens of 2^-25 each in the target: below the
+ * reach of 24-bit uniforms, both as an acceptance and as what is drawn after a rejection. */
+static void test_tail_tokens(void **state)
+{
+    enum { TAIL_VOCAB = 1001, SURE = 500, N = 150000 };
+    static float target[2 * TAIL_VOCAB], draft[TAIL_VOCAB];
+    static const int32_t token = SURE;
+    const struct tt_options options = {.backend = "cpu", .vocab = TAIL_VOCAB, .max_rows = 1};
+    tt *handle;
+    (void)state;
+    assert_int_equal(tt_open(&handle, &options), TT_OK);
+    for (int i = 0; i < TAIL_VOCAB; i++) {
+        target[i] = target[TAIL_VOCAB + i] = i == SURE ? 0.0f : (float)(-25.0 * log(2.0));
+        draft[i] = i == SURE ? 0.0f : -INFINITY;
+    }
+    for (int rule = TT_POINT_MASS; rule <= TT_RATIO; rule++) {
+        struct tt_block block = {.rule = (enum tt_rule)rule,
+                                 .target = target,
+                                 .target_stride = TAIL_VOCAB,
+                                 .vocab = TAIL_VOCAB,
+                                 .draft = draft,
+                                 .draft_stride = TAIL_VOCAB,
+                                 .draft_vocab = TAIL_VOCAB,
+                                 .tokens = &token,
+                                 .admitted = 1,
+                                 .temperature = 1.0f,
+                                 .key = 77};
+        int tails = 0;
+        for (block.token_index = 0; block.token_index < N; block.token_index++) {
+            struct tt_verdict verdict;
+            assert_int_equal(tt_verify(handle, &block, &verdict), TT_OK);
+            if (verdict.accepted) continue;
+            assert_in_range(verdict.next, 0, TAIL_VOCAB - 1);
+            assert_int_not_equal(verdict.next, SURE);
+            tails++;
+        }
+        if (tails < 1 || tails > 16) fail_msg("rule %d: %d tail tokens, 4.5 expected", rule, tails);
+    }
+    tt_close(handle);
+}
+
 static void test_same_verdict_everywhere(void **state)
 {
     struct fixture *f = *state;
@@ -338,6 +379,31 @@ static void test_same_verdict_everywhere(void **state)
             }
         }
     for (size_t i = 0; i < isas; i++) tt_close(handles[i]);
+}
+
+/* Statistics that are some row's, but not this one's: the law is wrong, the verdict is still one.
+ */
+static void test_statistics_of_another_row(void **state)
+{
+    struct fixture *f = *state;
+    struct tt_row_stats stats[ADMITTED];
+    struct tt_verdict verdict;
+    static const float max[] = {-1e30f, -5.0f, 0.0f, 1e30f}, rest[] = {0.0f, 1.0f, 1e30f};
+    use_rule(f, TT_RATIO);
+    f->block.draft_stats = stats;
+    f->draft[3] = NAN;
+    for (size_t m = 0; m < 4; m++)
+        for (size_t r = 0; r < 3; r++)
+            for (uint64_t index = 0; index < 50; index++) {
+                for (int k = 0; k < ADMITTED; k++)
+                    stats[k] = (struct tt_row_stats){.argmax = 7, .max = max[m], .rest = rest[r]};
+                f->block.token_index = index;
+                assert_int_equal(tt_verify(f->handle, &f->block, &verdict), TT_OK);
+                assert_in_range(verdict.accepted, 0, ADMITTED);
+                assert_in_range(verdict.next, 0, VOCAB - 1);
+                for (int32_t k = 0; k < verdict.labels; k++)
+                    assert_true(verdict.soft[k] >= 0.0f && verdict.soft[k] <= 1.0f);
+            }
 }
 
 static void expect_refusal(struct fixture *f, const struct tt_block *block, int status,
@@ -390,6 +456,8 @@ static void test_bad_arguments(void **state)
     expect_refusal(f, &b, TT_EINVAL, "address space");
     b = ratio, b.target_stride = SIZE_MAX / 8;
     expect_refusal(f, &b, TT_EINVAL, "address space");
+    b = greedy, b.admitted = 0, b.target_stride = SIZE_MAX / 2 + 1; /* no second row, and yet */
+    expect_refusal(f, &b, TT_EINVAL, "address space");
     b = greedy, b.target_stride = VOCAB - 1;
     expect_refusal(f, &b, TT_EINVAL, "stride");
     b = greedy, b.vocab = VOCAB + 1, b.target_stride = VOCAB + 1;
@@ -402,6 +470,18 @@ static void test_bad_arguments(void **state)
     expect_refusal(f, &b, TT_EINVAL, "is not the block's");
     b = ratio, b.transform = &wrong;
     expect_refusal(f, &b, TT_EINVAL, "top-p");
+    static const struct tt_row_stats never[] = {{.argmax = -1, .max = 1.0f},
+                                                {.argmax = DRAFT_VOCAB, .max = 1.0f},
+                                                {.argmax = 1, .max = NAN},
+                                                {.argmax = 1, .max = 1.0f, .rest = -1.0f},
+                                                {.argmax = 1, .max = 1.0f, .rest = INFINITY},
+                                                {.argmax = 1, .max = 1.0f, .rest = NAN}};
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
+        const struct tt_row_stats stats[ADMITTED] = {
+            {.flags = TT_ROW_FLAGGED}, {.argmax = 1}, never[i]};
+        b = ratio, b.draft_stats = stats;
+        expect_refusal(f, &b, TT_EINVAL, "draft statistics of position 2");
+    }
     f->tokens[2] = VOCAB;
     expect_refusal(f, &greedy, TT_EINVAL, "token 300 at position 2");
     f->tokens[2] = DRAFT_VOCAB; /* the draft model cannot have drawn it */
@@ -426,7 +506,9 @@ int main(void)
         TEST(test_soft_labels),
         TEST(test_penalties_inside_a_block),
         TEST(test_coupled_text_is_the_targets),
+        TEST(test_tail_tokens),
         TEST(test_same_verdict_everywhere),
+        TEST(test_statistics_of_another_row),
         TEST(test_bad_arguments),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
