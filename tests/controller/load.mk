@@ -11,6 +11,6 @@ endif
 check_PROGRAMS += tests/support/trimtab_bench_synthetic
 tests_support_trimtab_bench_synthetic_SOURCES = $(trimtab_bench_SOURCES) $(SYNTHETIC)
 tests_support_trimtab_bench_synthetic_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(CURL_CFLAGS)
-tests_support_trimtab_bench_synthetic_LDADD = $(NODE_TEST_LIBS)
+tests_support_trimtab_bench_synthetic_LDADD = $(NODE_TEST_LIBS) controller/libclient.la
 dist_check_SCRIPTS += tests/controller/bench_load.test
 TESTS += tests/controller/bench_load.test
