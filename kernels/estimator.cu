@@ -121,8 +121,7 @@ enum step_job {
     JOB_SCORES,                                 /* calibration over all positions, label counts */
     JOB_PARITY,                                 /* a lane a position */
     JOB_POSITIONS,                              /* per speed, a lane a position */
-    JOB_JUDGED = JOB_POSITIONS + ONLINE_SPEEDS, /* a lane a position */
-    JOB_COUNTS,                                 /* a lane a position */
+    JOB_COUNTS = JOB_POSITIONS + ONLINE_SPEEDS, /* a lane a position */
     JOB_BINS,                                   /* per bin, a lane a position */
     JOB_FEATURES = JOB_BINS + TT_CALIBRATION_BINS, /* a lane a bin of one outcome's histogram */
     STEP_JOBS = JOB_FEATURES + 2 * CALIBRATION_FEATURE_BINS / LANE_THREADS
@@ -202,11 +201,7 @@ static __device__ void run_online_job(const struct step_task &task, int job, int
         each_label(task, [=](const struct step_cell *cell) {
             online_add_window(online, active, &cell->grade);
         });
-    } else if (job == JOB_JUDGED && lane < online->positions) {
-        each_label_of(task, lane, [=](const struct step_cell *cell) {
-            online_add_judged(online, active, lane, &cell->grade);
-        });
-    } else if (job >= JOB_POSITIONS && job < JOB_JUDGED && lane < online->positions) {
+    } else if (job >= JOB_POSITIONS && job < JOB_COUNTS && lane < online->positions) {
         const int s = job - JOB_POSITIONS;
         struct online_speed *speed = &online->speed[s];
         each_label_of(task, lane, [=](const struct step_cell *cell) {

@@ -134,10 +134,6 @@ static void walk_online(struct walk *walk, struct online *online)
     walk_word(walk, &online->window_labels);
     walk_double(walk, &online->window_residual);
     walk_double(walk, &online->window_variance);
-    walk_double(walk, &online->window_slope_residual);
-    walk_double(walk, &online->window_slope_variance);
-    walk_doubles(walk, online->window_position_residual, online->positions);
-    walk_doubles(walk, online->window_position_variance, online->positions);
     walk_drift(walk, &online->drift_window);
     walk_drift(walk, &online->drift_sum);
     walk_double(walk, &online->drift_z);

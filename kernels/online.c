@@ -78,7 +78,6 @@ void online_add_label(struct online *online, int32_t position, double feature, d
         online_add_position(&online->speed[s], s, position, &grade);
         online_add_slope(&online->speed[s], s, &grade);
     }
-    online_add_judged(online, online->active, position, &grade);
     online_add_window(online, online->active, &grade);
 }
 

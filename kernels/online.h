@@ -65,10 +65,10 @@ struct online_drift_sum {
 };
 
 /* How far predictions were really off along one coordinate, whatever the model says: the residuals
- * of whole windows are compared with the spread of coin tosses. Forgotten by refit. */
+ * of whole windows are compared with what independent labels leave. Forgotten by refit. */
 struct online_misfit {
-    double excess; /* sum of (residual^2 - variance) */
-    double weight; /* sum of variance^2: excess / weight is a mean squared logit */
+    double excess; /* sum of (residual^2 - spread), spread = sum of squared label residuals */
+    double weight; /* sum of curvature^2: excess / weight is a mean squared logit */
     double noise;  /* variance of `excess` where the model holds, forgotten as a variance */
 };
 
@@ -84,10 +84,7 @@ struct online {
     int32_t window_steps;
     double window_feature_sum;
     uint64_t window_labels;
-    /* Hard outcomes, active speed: sums of y - p and p(1-p); with x and x^2; and by position. */
-    double window_residual, window_variance;
-    double window_slope_residual, window_slope_variance;
-    double window_position_residual[TT_MAX_POSITIONS], window_position_variance[TT_MAX_POSITIONS];
+    double window_residual, window_variance; /* hard outcomes, active speed */
     struct online_drift_sum drift_window, drift_sum;
     double drift_z; /* NaN until the first test */
     uint64_t refits, rejected, drift_events;

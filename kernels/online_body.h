@@ -34,7 +34,7 @@
 #define DRIFT_WINDOW_RATE 0.02
 #define DRIFT_SUM_RATE 0.01
 #define DRIFT_SCALE_CLIP 9.0 /* one outlier moves the scale by at most 3 standard deviations */
-#define MISFIT_FORGET 0.98 /* a refit: 1000 steps, the memory of the slow speed */
+#define MISFIT_FORGET 0.98   /* a refit: 1000 steps, the memory of the slow speed */
 #define MISFIT_Z 2.5
 
 #define DRIFT_KEEP 0.1 /* of the memory after an alarm */
@@ -106,25 +106,13 @@ LANE_FN void online_add_slope(struct online_speed *__restrict speed, int s,
     speed->window_loss += grade->loss[s];
 }
 
-/* A label's part in the sums of its position that judge the predictions. */
-LANE_FN void online_add_judged(struct online *__restrict online, int active, int32_t position,
-                               const struct online_grade *__restrict grade)
-{
-    const double p = grade->p[active];
-    online->window_position_residual[position] += grade->hard - p;
-    online->window_position_variance[position] += p * (1.0 - p);
-}
-
-/* A label's part in the sums of the window itself: the drift test's, the slope's, the centre's. */
+/* A label's part in the sums of the window itself: the drift test's and the centre's. */
 LANE_FN void online_add_window(struct online *__restrict online, int active,
                                const struct online_grade *__restrict grade)
 {
-    const double residual = grade->hard - grade->p[active], x = grade->x;
-    const double variance = grade->p[active] * (1.0 - grade->p[active]);
-    online->window_residual += residual;
-    online->window_variance += variance;
-    online->window_slope_residual += residual * x;
-    online->window_slope_variance += variance * x * x;
+    const double p = grade->p[active];
+    online->window_residual += grade->hard - p;
+    online->window_variance += p * (1.0 - p);
     online->window_feature_sum += grade->feature;
     online->window_labels++;
 }
@@ -271,10 +259,7 @@ LANE_FN void speed_solve(const struct online *online, struct online_speed *speed
 
 LANE_FN bool window_finite(const struct online *online)
 {
-    double total = online->window_feature_sum + online->window_residual + online->window_variance +
-                   online->window_slope_residual + online->window_slope_variance;
-    for (int32_t k = 0; k < online->positions; k++)
-        total += online->window_position_residual[k] + online->window_position_variance[k];
+    double total = online->window_feature_sum + online->window_residual + online->window_variance;
     for (int s = 0; s < ONLINE_SPEEDS; s++) {
         const struct online_speed *speed = &online->speed[s];
         total += speed->window_gradient.slope + speed->window_loss;
@@ -372,11 +357,12 @@ LANE_FN bool drift_step(struct online *online)
 
 /* -------------------------------------------------------------------------------------- misfit */
 
-LANE_FN void misfit_add(struct online_misfit *misfit, double residual, double variance)
+LANE_FN void misfit_add(struct online_misfit *misfit, double residual, double spread,
+                        double curvature)
 {
-    misfit->excess = MISFIT_FORGET * misfit->excess + (residual * residual - variance);
-    misfit->weight = MISFIT_FORGET * misfit->weight + variance * variance;
-    misfit->noise = MISFIT_FORGET * MISFIT_FORGET * misfit->noise + 2.0 * variance * variance;
+    misfit->excess = MISFIT_FORGET * misfit->excess + (residual * residual - spread);
+    misfit->weight = MISFIT_FORGET * misfit->weight + curvature * curvature;
+    misfit->noise = MISFIT_FORGET * MISFIT_FORGET * misfit->noise + 2.0 * spread * spread;
 }
 
 /* Mean squared error of the predictions along one coordinate, in logit^2, shrunk towards 0 as far
@@ -390,12 +376,20 @@ LANE_FN double misfit_square(const struct online_misfit *misfit)
 
 LANE_FN void misfit_step(struct online *online)
 {
+    const struct online_speed *speed = &online->speed[online->active];
+    const struct online_vector *gradient = &speed->window_gradient;
+    const struct online_arrowhead *spread = &speed->window_scatter, *h = &speed->window_curvature;
+    double level_residual = 0.0, level_spread = 0.0, level_curvature = 0.0;
     if (online->refits < DRIFT_FIRST_REFIT) return;
-    misfit_add(&online->misfit_slope, online->window_slope_residual, online->window_slope_variance);
-    misfit_add(&online->misfit_level, online->window_residual, online->window_variance);
-    for (int32_t k = 0; k < online->positions; k++)
-        misfit_add(&online->misfit_position[k], online->window_position_residual[k],
-                   online->window_position_variance[k]);
+    misfit_add(&online->misfit_slope, gradient->slope, spread->slope, h->slope);
+    for (int32_t k = 0; k < online->positions; k++) {
+        misfit_add(&online->misfit_position[k], gradient->intercept[k], spread->corner[k],
+                   h->corner[k]);
+        level_residual += gradient->intercept[k];
+        level_spread += spread->corner[k];
+        level_curvature += h->corner[k];
+    }
+    misfit_add(&online->misfit_level, level_residual, level_spread, level_curvature);
 }
 
 /* ----------------------------------------------------------------------------------------- refit
@@ -464,10 +458,6 @@ LANE_FN int online_fold_close(struct online *online, const struct online_fold *f
     online->window_labels = 0;
     online->window_residual = 0.0;
     online->window_variance = 0.0;
-    online->window_slope_residual = 0.0;
-    online->window_slope_variance = 0.0;
-    memset(online->window_position_residual, 0, sizeof online->window_position_residual);
-    memset(online->window_position_variance, 0, sizeof online->window_position_variance);
     return TT_STEP_REFIT | (fold->alarm ? TT_STEP_DRIFT : 0) |
            (fold->usable ? 0 : TT_STEP_REJECTED);
 }

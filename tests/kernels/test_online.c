@@ -25,8 +25,8 @@
 struct label {
     double feature, weight[2]; /* by speed: forgotten so far */
     double curvature[2], residual[2], logit[2];
-    double hard_residual, variance; /* of the speed that predicted */
-    double x;                       /* the feature as it was centred then */
+    double active_residual, variance; /* of the speed that predicted */
+    double x;                         /* the feature as it was centred then */
     int position, window;
 };
 
@@ -113,7 +113,7 @@ static void multiply(double a[N][N], double b[N][N], double out[N][N])
 /* --------------------------------------------------------------------------------- definition */
 
 static void reference_add(struct reference *reference, int active, int position, double feature,
-                          double soft, double hard)
+                          double soft)
 {
     assert_true(reference->labels < MAX_LABELS);
     struct label *label = &reference->label[reference->labels++];
@@ -130,7 +130,7 @@ static void reference_add(struct reference *reference, int active, int position,
         label->curvature[s] = p * (1.0 - p);
         label->residual[s] = soft - p;
         if (s == active) {
-            label->hard_residual = hard - p;
+            label->active_residual = soft - p;
             label->variance = p * (1.0 - p);
         }
     }
@@ -233,21 +233,22 @@ static double variance_of(double covariance[N][N], double slope_weight, double l
  * a position; shrunk as the estimator's own documentation says. */
 static double misfit_of(const struct reference *reference, int coordinate)
 {
-    double residual[MAX_WINDOWS] = {0}, variance[MAX_WINDOWS] = {0};
+    double residual[MAX_WINDOWS] = {0}, spread[MAX_WINDOWS] = {0}, curvature[MAX_WINDOWS] = {0};
     double excess = 0.0, weight = 0.0, noise = 0.0;
     assert_true(reference->window <= MAX_WINDOWS);
     for (int i = 0; i < reference->labels; i++) {
         const struct label *label = &reference->label[i];
         const double z = coordinate == -2 ? label->x : 1.0;
         if (coordinate >= 0 && label->position != coordinate) continue;
-        residual[label->window] += label->hard_residual * z;
-        variance[label->window] += label->variance * z * z;
+        residual[label->window] += label->active_residual * z;
+        spread[label->window] += label->active_residual * label->active_residual * z * z;
+        curvature[label->window] += label->variance * z * z;
     }
     for (int w = 10; w < reference->window; w++) {
-        const double keep = pow(0.98, reference->window - 1 - w), v = variance[w];
-        excess += keep * (residual[w] * residual[w] - v);
-        weight += keep * v * v;
-        noise += keep * keep * 2.0 * v * v;
+        const double keep = pow(0.98, reference->window - 1 - w);
+        excess += keep * (residual[w] * residual[w] - spread[w]);
+        weight += keep * curvature[w] * curvature[w];
+        noise += keep * keep * 2.0 * spread[w] * spread[w];
     }
     if (!(excess > 0.0)) return 0.0;
     return excess / weight / (1.0 + 2.5 * 2.5 * noise / (excess * excess));
@@ -315,7 +316,7 @@ static int replay(const struct stream *stream, int refits, int interval)
                                                     (late ? stream->jump : 0.0))));
                 const double hard = random_uniform() < p ? 1.0 : 0.0;
                 const double soft = r % 2 ? 0.5 * (hard + p) : hard;
-                reference_add(reference, online->active, k, f, soft, hard);
+                reference_add(reference, online->active, k, f, soft);
                 online_add_label(online, k, f, soft, hard);
                 if (hard == 0.0) break;
             }
