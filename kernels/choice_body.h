@@ -9,6 +9,10 @@
 #include "kernels/choice.h"
 #include "kernels/philox.h"
 
+/* The levels of a draw from a row: the chunk by its mass, the group of 128 inside it, the token
+ * inside that. Each is its own choice, so the law is the product of exact conditional laws. */
+enum choice_level { CHOICE_CHUNK = 0, CHOICE_GROUP = 1, CHOICE_TOKEN = 2 };
+
 /* A uniform in (0, 1) with 53 random bits. */
 LANE_FN double choice_uniform(uint64_t key, const struct choice_site *site, uint32_t level)
 {

@@ -2,12 +2,14 @@
  * errors.
  *
  * Owns the handle and its workspace. The instruction set is asked from the processor
- * (__builtin_cpu_supports) unless the caller names one; every choice gives the same bits.
+ * (__builtin_cpu_supports) unless the caller names one; every choice, a CUDA device included, gives
+ * the same bits.
  */
 #include "config.h"
 
 #include "kernels/handle.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +41,19 @@ const char *tt_version(void)
     return PACKAGE_VERSION;
 }
 
+/* Why the last tt_open of this thread failed. */
+static _Thread_local char open_message[256];
+
+static int open_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int open_error(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(open_message, sizeof open_message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 int handle_error(tt *handle, int status, const char *format, ...)
 {
     va_list arguments;
@@ -50,11 +65,12 @@ int handle_error(tt *handle, int status, const char *format, ...)
 
 const char *tt_message(const tt *handle)
 {
-    return handle ? handle->message : "no handle";
+    return handle ? handle->message : open_message[0] ? open_message : "no handle";
 }
 const char *tt_isa(const tt *handle)
 {
-    return handle ? handle->ops->isa : "none";
+    if (!handle) return "none";
+    return handle->cuda ? cuda_backend_isa(handle->cuda) : handle->ops->isa;
 }
 
 /* The tables of this build, best first, with whether this machine can run them. */
@@ -77,18 +93,54 @@ static const struct row_ops *ops_named(const char *isa)
     return NULL;
 }
 
+enum backend { BACKEND_CPU, BACKEND_CUDA, BACKEND_AUTO };
+
+/* "cpu", "auto", "cuda", "cuda:N"; a named instruction set asks for the CPU. */
+static int backend_named(const struct tt_options *options, enum backend *backend, int *ordinal)
+{
+    const char *name = options->backend ? options->backend : "auto";
+    *ordinal = 0;
+    *backend = BACKEND_CPU;
+    if (!strcmp(name, "cpu")) return TT_OK;
+    if (!strcmp(name, "auto")) {
+        *backend = options->isa ? BACKEND_CPU : BACKEND_AUTO;
+        return TT_OK;
+    }
+    *backend = BACKEND_CUDA;
+    if (!strcmp(name, "cuda")) return TT_OK;
+    if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
+        char *end;
+        const long number = strtol(name + 5, &end, 10);
+        if (*end == '\0' && number <= INT16_MAX) {
+            *ordinal = (int)number;
+            return TT_OK;
+        }
+    }
+    return open_error(TT_EINVAL, "backend \"%s\": auto, cpu, cuda or cuda:N", name);
+}
+
 static int options_check(const struct tt_options *options)
 {
-    const char *backend = options->backend ? options->backend : "auto";
     const char *isa = options->isa;
 
-    if (options->vocab < 1 || options->vocab > INT32_MAX || options->max_rows < 1) return TT_EINVAL;
-    if (options->max_rows > SIZE_MAX / 64 / row_chunks(options->vocab)) return TT_ELIMIT;
-    if (!strcmp(backend, "cuda")) return TT_ENOTSUP;
-    if (strcmp(backend, "auto") && strcmp(backend, "cpu")) return TT_EINVAL;
+    if (options->vocab < 1 || options->vocab > INT32_MAX || options->max_rows < 1)
+        return open_error(TT_EINVAL, "a handle needs a vocabulary of 1 to %d and at least one row",
+                          INT32_MAX);
+    if (options->max_rows > SIZE_MAX / 64 / row_chunks(options->vocab))
+        return open_error(TT_ELIMIT, "%zu rows need a workspace beyond the address space",
+                          options->max_rows);
     if (isa && strcmp(isa, "baseline") && strcmp(isa, "avx2") && strcmp(isa, "avx512"))
-        return TT_EINVAL;
+        return open_error(TT_EINVAL, "instruction set \"%s\": baseline, avx2 or avx512", isa);
     return TT_OK;
+}
+
+/* What tt_row_statistics remembers of its rows besides their partials. */
+static int memory_new(tt *handle)
+{
+    struct row_memory *memory = &handle->memory;
+    memory->inverse_temperature = calloc(handle->max_rows, sizeof *memory->inverse_temperature);
+    memory->stats = calloc(handle->max_rows, sizeof *memory->stats);
+    return memory->inverse_temperature && memory->stats ? TT_OK : TT_ENOMEM;
 }
 
 static int workspace_new(tt *handle)
@@ -98,8 +150,6 @@ static int workspace_new(tt *handle)
     struct row_memory *memory = &handle->memory;
 
     memory->partials = calloc(handle->max_rows * chunks, sizeof *memory->partials);
-    memory->inverse_temperature = calloc(handle->max_rows, sizeof *memory->inverse_temperature);
-    memory->stats = calloc(handle->max_rows, sizeof *memory->stats);
     handle->partials = calloc(chunks, sizeof *handle->partials);
     handle->draft_partials = calloc(chunks, sizeof *handle->draft_partials);
     handle->masses = calloc(chunks, sizeof *handle->masses);
@@ -110,31 +160,54 @@ static int workspace_new(tt *handle)
     handle->group_first = calloc(groups, sizeof *handle->group_first);
     handle->group_place = calloc(groups, sizeof *handle->group_place);
     handle->candidates = calloc(handle->vocab, sizeof *handle->candidates);
-    if (!memory->partials || !memory->inverse_temperature || !memory->stats || !handle->partials ||
-        !handle->draft_partials || !handle->masses || !handle->weights || !handle->chunk ||
-        !handle->group_max || !handle->group_bound || !handle->group_first ||
-        !handle->group_place || !handle->candidates)
+    if (!memory->partials || !handle->partials || !handle->draft_partials || !handle->masses ||
+        !handle->weights || !handle->chunk || !handle->group_max || !handle->group_bound ||
+        !handle->group_first || !handle->group_place || !handle->candidates)
         return TT_ENOMEM;
     return TT_OK;
 }
 
+/* Give the handle its backend. BACKEND_AUTO takes the CPU where there is no device. */
+static int backend_open(tt *handle, const struct tt_options *options, enum backend backend,
+                        int ordinal)
+{
+    if (backend != BACKEND_CPU) {
+        const int status =
+            cuda_backend_open(&handle->cuda, options, ordinal, open_message, sizeof open_message);
+        if (!status) {
+            handle->memory.partials = cuda_backend_memory(handle->cuda);
+            return TT_OK;
+        }
+        if (status != TT_ENOTSUP || backend == BACKEND_CUDA) return status;
+    }
+    handle->ops = ops_named(options->isa);
+    if (!handle->ops)
+        return open_error(TT_ENOTSUP, "instruction set %s: this machine or build lacks it",
+                          options->isa);
+    return workspace_new(handle);
+}
+
 int tt_open(tt **out, const struct tt_options *options)
 {
-    if (!out) return TT_EINVAL;
+    enum backend backend;
+    int ordinal;
+
+    open_message[0] = '\0';
+    if (!out) return open_error(TT_EINVAL, "tt_open: nowhere to put the handle");
     *out = NULL;
-    if (!options) return TT_EINVAL;
+    if (!options) return open_error(TT_EINVAL, "tt_open: no options");
     int status = options_check(options);
+    if (!status) status = backend_named(options, &backend, &ordinal);
     if (status) return status;
-    const struct row_ops *ops = ops_named(options->isa);
-    if (!ops) return TT_ENOTSUP;
 
     tt *handle = calloc(1, sizeof *handle);
-    if (!handle) return TT_ENOMEM;
-    handle->ops = ops;
+    if (!handle) return open_error(TT_ENOMEM, "out of memory");
     handle->vocab = options->vocab;
     handle->max_rows = options->max_rows;
-    status = workspace_new(handle);
+    status = backend_open(handle, options, backend, ordinal);
+    if (!status) status = memory_new(handle);
     if (status) {
+        if (!open_message[0] || status == TT_ENOMEM) open_error(status, "%s", tt_strerror(status));
         tt_close(handle);
         return status;
     }
@@ -157,7 +230,8 @@ void tt_close(tt *handle)
     free(handle->partials);
     free(handle->memory.stats);
     free(handle->memory.inverse_temperature);
-    free(handle->memory.partials);
+    if (!handle->cuda) free(handle->memory.partials);
+    cuda_backend_close(handle->cuda);
     free(handle);
 }
 

@@ -6,9 +6,14 @@
 #ifndef KERNELS_HANDLE_H
 #define KERNELS_HANDLE_H
 
+#include "kernels/cuda_backend.h"
 #include "kernels/row_ops.h"
 #include "kernels/select.h"
 #include "kernels/trimtab.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* What the last tt_row_statistics left: chunk partials of its rows, so that a draw from one of them
  * re-reads a single chunk. A row is found again by its address, its temperature and its statistics.
@@ -17,12 +22,14 @@ struct row_memory {
     const char *data;
     enum tt_dtype dtype;
     size_t rows, vocab, stride;
-    struct row_partial *partials; /* (max_rows, chunks of the handle's vocabulary) */
-    float *inverse_temperature;   /* (max_rows) */
-    struct tt_row_stats *stats;   /* (max_rows) */
+    /* (max_rows, chunks of the handle's vocabulary); with backend cuda on the device */
+    struct row_partial *partials;
+    float *inverse_temperature; /* (max_rows) */
+    struct tt_row_stats *stats; /* (max_rows) */
 };
 
 struct tt {
+    struct cuda_backend *cuda; /* NULL: the CPU, and then the rest */
     const struct row_ops *ops;
     size_t vocab, max_rows;
     struct row_memory memory;
@@ -49,5 +56,9 @@ int handle_check_rows(tt *handle, const struct tt_rows *rows);
 int handle_check_span(tt *handle, size_t rows, size_t width, size_t stride, size_t vocab);
 /* 0, or a status: an inverse temperature must be positive and finite. */
 int handle_check_temperature(tt *handle, float inverse_temperature);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

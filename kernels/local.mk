@@ -4,7 +4,7 @@
 kernels_cflags = $(AM_CFLAGS) -fvisibility=hidden -ffp-contract=off -fno-trapping-math -fno-math-errno -fopenmp-simd
 kernels_cppflags = $(AM_CPPFLAGS)
 
-noinst_LTLIBRARIES += kernels/librows_baseline.la kernels/libtrimtab_core.la
+noinst_LTLIBRARIES += kernels/librows_baseline.la kernels/libtrimtab_base.la kernels/libtrimtab_core.la
 row_isa_objects = kernels/librows_baseline.la
 row_isa_sources = kernels/rows_cpu.c kernels/row_ops.h kernels/row_body.h kernels/race_body.h kernels/lanes.h kernels/maths.h kernels/philox.h
 
@@ -26,8 +26,10 @@ kernels_librows_avx512_la_CPPFLAGS = $(kernels_cppflags) -DROW_OPS=row_ops_avx51
 kernels_librows_avx512_la_CFLAGS = $(kernels_cflags) $(ROW_CFLAGS) -march=x86-64-v4 -mprefer-vector-width=512
 endif
 
-kernels_libtrimtab_core_la_SOURCES = \
+# All but backend cuda: tests/kernels/cuda.mk puts the shim's beside it.
+kernels_libtrimtab_base_la_SOURCES = \
 	kernels/choice.h kernels/choice_body.h kernels/law_body.h kernels/transform_body.h kernels/verify_body.h \
+	kernels/cuda_backend.h \
 	kernels/handle.c kernels/handle.h \
 	kernels/philox.c \
 	kernels/race.c kernels/race.h \
@@ -39,26 +41,18 @@ kernels_libtrimtab_core_la_SOURCES = \
 	kernels/verify.c kernels/verify_rows.h \
 	kernels/verify_core.c kernels/verify_core.h \
 	kernels/verify_tables.c
-kernels_libtrimtab_core_la_CPPFLAGS = $(kernels_cppflags)
-kernels_libtrimtab_core_la_CFLAGS = $(kernels_cflags)
-kernels_libtrimtab_core_la_LIBADD = $(row_isa_objects) kernels/libestimator.la
+kernels_libtrimtab_base_la_CPPFLAGS = $(kernels_cppflags)
+kernels_libtrimtab_base_la_CFLAGS = $(kernels_cflags)
+kernels_libtrimtab_base_la_LIBADD = $(row_isa_objects) kernels/libestimator.la
 
 include kernels/cuda.mk
-
-if HAVE_CUDA
-noinst_LTLIBRARIES += kernels/librows_cuda.la
-kernels_librows_cuda_la_SOURCES = kernels/rows.cu kernels/rows_cuda.h
--include kernels/$(DEPDIR)/rows.cu.d
-MOSTLYCLEANFILES += kernels/$(DEPDIR)/rows.cu.d
-endif
-EXTRA_DIST += kernels/rows.cu kernels/rows_cuda.h
 
 lib_LTLIBRARIES += libtrimtab.la
 libtrimtab_la_SOURCES =
 libtrimtab_la_LIBADD = kernels/libtrimtab_core.la
 libtrimtab_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined -Wl,--version-script=$(top_srcdir)/kernels/libtrimtab.map
 libtrimtab_la_DEPENDENCIES = kernels/libtrimtab_core.la $(top_srcdir)/kernels/libtrimtab.map
-include_HEADERS += kernels/trimtab.h
+include_HEADERS += kernels/trimtab.h kernels/trimtab_cuda.h
 pkgconfig_DATA += kernels/trimtab.pc
 EXTRA_DIST += kernels/libtrimtab.map
 

@@ -12,10 +12,6 @@
 
 #include <math.h>
 
-/* log_lane need not be monotone in its last bits: a bound is trusted only beyond this, relative and
- * absolute. */
-#define BOUND_SLACK 1e-5f
-
 struct race {
     uint64_t key, token_index;
     const struct choice_row *row;
@@ -53,8 +49,8 @@ static size_t race_bounds(tt *handle, const struct race *race, const float *maxi
     float *bound = handle->group_bound;
     size_t best = 0;
     for (size_t g = 0; g < groups; g++) {
-        bound[g] = (maxima[g] - race->max) * race->row->inverse_temperature -
-                   log_lane(handle->group_first[g]);
+        bound[g] = race_bound(maxima[g], race->max, race->row->inverse_temperature,
+                              handle->group_first[g]);
         if (bound[g] > bound[best]) best = g;
     }
     return best;
@@ -77,8 +73,7 @@ int32_t race_row(tt *handle, uint64_t key, uint64_t token_index, const struct ch
     const size_t best = race_bounds(handle, &race, maxima, groups);
     race_group(handle, &race, best);
     for (size_t g = 0; g < groups; g++) {
-        const float slack = BOUND_SLACK * (1.0f + fabsf(race.leading));
-        if (g != best && handle->group_bound[g] >= race.leading - slack)
+        if (g != best && handle->group_bound[g] >= race.leading - race_slack(race.leading))
             race_group(handle, &race, g);
     }
     return race.token;

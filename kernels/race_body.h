@@ -55,4 +55,17 @@ LANE_FN float race_first_arrival(uint32_t word)
     return exponential_lane(uniform_of_word(word)) * (1.0f / ROW_GROUP);
 }
 
+/* The best score that a group with this largest logit and this first arrival could have. */
+LANE_FN float race_bound(float group_max, float max, float inverse_temperature, float first)
+{
+    return (group_max - max) * inverse_temperature - log_lane(first);
+}
+
+/* log_lane need not be monotone in its last bits: a bound below the leader by no more than this
+ * (relative and absolute) is run all the same. */
+LANE_FN float race_slack(float leading)
+{
+    return 1e-5f * (1.0f + (leading < 0.0f ? -leading : leading));
+}
+
 #endif

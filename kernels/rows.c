@@ -38,6 +38,40 @@ void row_stats_from_partials(const struct row_ops *ops, const void *row, enum tt
                        row_value(row, (enum row_dtype)dtype, mode), out);
 }
 
+static float scale_of(const float *inverse_temperature, size_t row)
+{
+    return inverse_temperature ? inverse_temperature[row] : 1.0f;
+}
+
+static int cpu_row_statistics(tt *handle, const struct tt_rows *rows,
+                              const float *inverse_temperature, struct tt_row_stats *out)
+{
+    const size_t chunks = row_chunks(handle->vocab);
+    for (size_t r = 0; r < rows->rows; r++) {
+        const void *row = row_address(rows->data, (enum row_dtype)rows->dtype, r * rows->stride);
+        const float scale = scale_of(inverse_temperature, r);
+        struct row_partial *partials = handle->memory.partials + r * chunks;
+        handle->ops->partials(row, rows->dtype, rows->vocab, scale, partials);
+        row_stats_from_partials(handle->ops, row, rows->dtype, rows->vocab, scale, partials,
+                                &out[r]);
+    }
+    return TT_OK;
+}
+
+static void remember(struct row_memory *memory, const struct tt_rows *rows,
+                     const float *inverse_temperature, const struct tt_row_stats *stats)
+{
+    memory->data = rows->data;
+    memory->dtype = rows->dtype;
+    memory->rows = rows->rows;
+    memory->vocab = rows->vocab;
+    memory->stride = rows->stride;
+    for (size_t r = 0; r < rows->rows; r++) {
+        memory->inverse_temperature[r] = scale_of(inverse_temperature, r);
+        memory->stats[r] = stats[r];
+    }
+}
+
 int tt_row_statistics(tt *handle, const struct tt_rows *rows, const float *inverse_temperature,
                       struct tt_row_stats *out)
 {
@@ -51,25 +85,11 @@ int tt_row_statistics(tt *handle, const struct tt_rows *rows, const float *inver
         if (status) return status;
     }
 
-    struct row_memory *memory = &handle->memory;
-    const size_t chunks = row_chunks(handle->vocab);
-    const size_t width = rows->dtype == TT_F32 ? 4 : 2;
-    memory->data = rows->data;
-    memory->dtype = rows->dtype;
-    memory->rows = rows->rows;
-    memory->vocab = rows->vocab;
-    memory->stride = rows->stride;
-    for (size_t r = 0; r < rows->rows; r++) {
-        const char *row = memory->data + r * rows->stride * width;
-        const float scale = inverse_temperature ? inverse_temperature[r] : 1.0f;
-        struct row_partial *partials = memory->partials + r * chunks;
-        handle->ops->partials(row, rows->dtype, rows->vocab, scale, partials);
-        row_stats_from_partials(handle->ops, row, rows->dtype, rows->vocab, scale, partials,
-                                &out[r]);
-        memory->inverse_temperature[r] = scale;
-        memory->stats[r] = out[r];
-    }
-    return TT_OK;
+    handle->memory.rows = 0;
+    status = handle->cuda ? cuda_row_statistics(handle, rows, inverse_temperature, out)
+                          : cpu_row_statistics(handle, rows, inverse_temperature, out);
+    if (!status) remember(&handle->memory, rows, inverse_temperature, out);
+    return status;
 }
 
 const struct row_partial *row_memory_find(const tt *handle, const struct tt_rows *row,

@@ -6,13 +6,12 @@
  */
 #include "config.h"
 
+#include "kernels/choice_body.h"
 #include "kernels/race.h"
 #include "kernels/rows.h"
 #include "kernels/sample.h"
 
 #include <math.h>
-
-enum { LEVEL_CHUNK = 0, LEVEL_GROUP = 1, LEVEL_TOKEN = 2 };
 
 /* The token inside the chunk whose weights stand in handle->chunk. */
 static int32_t sample_chunk(tt *handle, size_t from, const float *sums, struct choice *choice,
@@ -20,11 +19,11 @@ static int32_t sample_chunk(tt *handle, size_t from, const float *sums, struct c
 {
     double *weights = handle->weights;
     for (size_t g = 0; g < ROW_CHUNK_GROUPS; g++) weights[g] = (double)sums[g];
-    const size_t group = choice_draw(choice, site, LEVEL_GROUP, weights, ROW_CHUNK_GROUPS);
+    const size_t group = choice_draw(choice, site, CHOICE_GROUP, weights, ROW_CHUNK_GROUPS);
     const float *weight = handle->chunk + group * ROW_GROUP;
     for (size_t j = 0; j < ROW_GROUP; j++) weights[j] = (double)weight[j];
     /* The tail group's lanes beyond the row weigh 0, and a draw never returns those. */
-    const size_t token = choice_draw(choice, site, LEVEL_TOKEN, weights, ROW_GROUP);
+    const size_t token = choice_draw(choice, site, CHOICE_TOKEN, weights, ROW_GROUP);
     return (int32_t)(from + group * ROW_GROUP + token);
 }
 
@@ -42,7 +41,7 @@ int32_t sample_partials(tt *handle, const struct tt_rows *row, float inverse_tem
 
     for (size_t c = 0; c < chunks; c++)
         handle->weights[c] = partial_mass(partials[c], max, inverse_temperature);
-    const size_t chunk = choice_draw(choice, site, LEVEL_CHUNK, handle->weights, chunks);
+    const size_t chunk = choice_draw(choice, site, CHOICE_CHUNK, handle->weights, chunks);
     const size_t from = chunk * ROW_CHUNK;
     handle->ops->weights(row->data, row->dtype, from, chunk_end(from, row->vocab),
                          partials[chunk].max, inverse_temperature, handle->chunk, sums);
@@ -62,7 +61,7 @@ int32_t sample_residual(tt *handle, const struct row_law *p, const struct row_la
         total += handle->weights[c];
     }
     if (!(total > 0.0)) return -1;
-    const size_t chunk = choice_draw(choice, site, LEVEL_CHUNK, handle->weights, chunks);
+    const size_t chunk = choice_draw(choice, site, CHOICE_CHUNK, handle->weights, chunks);
     const size_t from = chunk * ROW_CHUNK;
     handle->ops->residuals(p, q, from, chunk_end(from, p->vocab), handle->chunk, sums);
     return sample_chunk(handle, from, sums, choice, site);
@@ -78,10 +77,15 @@ static int check_row(tt *handle, const struct tt_rows *row, float inverse_temper
     return handle_check_temperature(handle, inverse_temperature);
 }
 
-static int row_flagged(tt *handle)
+int sample_flagged(tt *handle)
 {
     return handle_error(handle, TT_EINVAL,
                         "sample: the row holds a NaN or +inf, or no finite value: it has no law");
+}
+
+int sample_foreign(tt *handle)
+{
+    return handle_error(handle, TT_EINVAL, "sample: the statistics are not this row's");
 }
 
 int tt_sample(tt *handle, const struct tt_rows *row, float inverse_temperature,
@@ -96,21 +100,22 @@ int tt_sample(tt *handle, const struct tt_rows *row, float inverse_temperature,
     if (status) return status;
     if (!stats || (unsigned)purpose > TT_GUMBEL)
         return handle_error(handle, TT_EINVAL, "sample: no statistics, or an unknown purpose");
-    if (stats->flags & TT_ROW_FLAGGED) return row_flagged(handle);
-    if (stats->argmax < 0 || (size_t)stats->argmax >= row->vocab ||
-        row_value(row->data, (enum row_dtype)row->dtype, (size_t)stats->argmax) != stats->max)
-        return handle_error(handle, TT_EINVAL, "sample: the statistics are not this row's");
+    if (stats->flags & TT_ROW_FLAGGED) return sample_flagged(handle);
+    if (stats->argmax < 0 || (size_t)stats->argmax >= row->vocab) return sample_foreign(handle);
 
     const struct row_partial *partials = row_memory_find(handle, row, inverse_temperature, stats);
+    if (handle->cuda)
+        return cuda_sample(handle, row, inverse_temperature, stats, partials, key, &site, token);
+    if (row_value(row->data, (enum row_dtype)row->dtype, (size_t)stats->argmax) != stats->max)
+        return sample_foreign(handle);
     if (!partials) {
         struct tt_row_stats own;
         handle->ops->partials(row->data, row->dtype, row->vocab, inverse_temperature,
                               handle->partials);
         row_stats_from_partials(handle->ops, row->data, row->dtype, row->vocab, inverse_temperature,
                                 handle->partials, &own);
-        if (own.flags & TT_ROW_FLAGGED) return row_flagged(handle);
-        if (own.argmax != stats->argmax)
-            return handle_error(handle, TT_EINVAL, "sample: the statistics are not this row's");
+        if (own.flags & TT_ROW_FLAGGED) return sample_flagged(handle);
+        if (own.argmax != stats->argmax) return sample_foreign(handle);
         partials = handle->partials;
     }
     choice_philox_init(&philox, handle, key);
@@ -125,16 +130,18 @@ int tt_sample_coupled(tt *handle, const struct tt_rows *row, float inverse_tempe
     if (!handle) return TT_EINVAL;
     const int status = check_row(handle, row, inverse_temperature, token);
     if (status) return status;
+    if (handle->cuda)
+        return cuda_sample_coupled(handle, row, inverse_temperature, key, token_index, token);
 
     const struct choice_row view = {row->data, row->dtype, row->vocab, inverse_temperature,
                                     handle->group_max};
     const int has_nan =
         handle->ops->group_maxima(row->data, row->dtype, row->vocab, handle->group_max);
     for (size_t g = 0; g < row_groups(row->vocab); g++)
-        if (handle->group_max[g] == row_infinity()) return row_flagged(handle);
-    if (has_nan) return row_flagged(handle);
+        if (handle->group_max[g] == row_infinity()) return sample_flagged(handle);
+    if (has_nan) return sample_flagged(handle);
     const int32_t winner = race_row(handle, key, token_index, &view);
-    if (winner < 0) return row_flagged(handle);
+    if (winner < 0) return sample_flagged(handle);
     *token = winner;
     return TT_OK;
 }

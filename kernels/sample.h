@@ -6,6 +6,14 @@
 #include "kernels/choice.h"
 #include "kernels/handle.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Refusals: the row has no law; the statistics are those of another row. */
+int sample_flagged(tt *handle);
+int sample_foreign(tt *handle);
+
 /* A token from softmax(row * inverse_temperature), given its partials and its largest logit. Never
  * a token of weight 0. */
 int32_t sample_partials(tt *handle, const struct tt_rows *row, float inverse_temperature, float max,
@@ -16,4 +24,7 @@ int32_t sample_partials(tt *handle, const struct tt_rows *row, float inverse_tem
 int32_t sample_residual(tt *handle, const struct row_law *p, const struct row_law *q,
                         struct choice *choice, const struct choice_site *site);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -257,5 +257,6 @@ int tt_transform_row(tt *handle, float *row, size_t vocab, const struct tt_trans
             return handle_error(handle, TT_EINVAL,
                                 "transform: extra token %d, the vocabulary has %zu", (int)extra[i],
                                 vocab);
-    return transform_row(handle, row, vocab, transform, extra, extra_count);
+    return handle->cuda ? cuda_transform_row(handle, row, vocab, transform, extra, extra_count)
+                        : transform_row(handle, row, vocab, transform, extra, extra_count);
 }

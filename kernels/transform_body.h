@@ -24,7 +24,7 @@ LANE_FN float candidate_rank_logit(uint32_t rank)
 
 /* ---- penalties */
 
-/* How often a token was generated, before the block and in it. */
+/* How often the token is among these. */
 LANE_FN int64_t times_in(int32_t token, const int32_t *extra, size_t extra_count)
 {
     int64_t times = 0;

@@ -50,19 +50,24 @@ const char *tt_version(void);
 typedef struct tt tt;
 
 struct tt_options {
-    const char *backend; /* "cpu", "cuda", "auto"; NULL = auto */
-    const char *isa;     /* CPU: "baseline", "avx2", "avx512"; NULL = the best of this machine */
-    size_t vocab;        /* largest vocabulary of any row passed later, >= 1 */
-    size_t max_rows;     /* most rows of one call, >= 1 */
+    /* "cpu", "cuda" (device 0), "cuda:N", "auto"; NULL = auto: cuda where there is a device and no
+     * isa is named, else cpu */
+    const char *backend;
+    const char *isa; /* CPU: "baseline", "avx2", "avx512"; NULL = the best of this machine */
+    size_t vocab;    /* largest vocabulary of any row passed later, >= 1 */
+    size_t max_rows; /* most rows of one call, >= 1 */
 };
 
 /* Open a handle with its workspace. *out is NULL on failure: TT_EINVAL for an unknown name or an
- * empty size, TT_ENOTSUP for a backend or ISA that this build or machine lacks ("cuda" is not
- * offered yet; "auto" then means "cpu"), TT_ELIMIT for sizes whose workspace overflows, TT_ENOMEM.
- * Every ISA gives the same bits. */
+ * empty size, TT_ENOTSUP for a backend or ISA that this build or machine lacks, TT_ELIMIT for sizes
+ * whose workspace overflows, TT_ENOMEM, TT_EDEVICE; tt_message(NULL) then says why. Every ISA and a
+ * CUDA device give the same bits. With backend "cuda" logits may lie in host or in device memory,
+ * everything else is the host's, and calls wait for their result; calls that wait for nothing are
+ * in trimtab_cuda.h. */
 int tt_open(tt **out, const struct tt_options *options);
 void tt_close(tt *handle); /* NULL-safe */
-/* The last error of this handle in words; valid until the next call on it. Never NULL. */
+/* The last error of this handle in words; valid until the next call on it. NULL: of this thread's
+ * last tt_open. Never NULL. */
 const char *tt_message(const tt *handle);
 const char *tt_isa(const tt *handle); /* "baseline", "avx2", "avx512" or "cuda:sm_90" */
 

@@ -21,6 +21,87 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+/* --------------------------------------------------------------------------- rows and verification
+ *
+ * Row statistics, draws and verdicts have the bits of the CPU's. A batch may have as many rows as
+ * the handle's max_rows; a step as many as max(max_rows, 33), counting positions + 1 rows a
+ * request. TT_ELIMIT beyond, TT_EINVAL for shapes that cannot be, TT_ENOTSUP when the handle has no
+ * device, TT_EDEVICE when it has failed. The handle's workspace serves one stream at a time. */
+
+/* Logits on the device. 16-byte (fp32) or 8-byte aligned rows are read fastest. */
+struct tt_cuda_rows {
+    const void *data; /* (rows, vocab), rows `stride` elements apart */
+    enum tt_dtype dtype;
+    size_t rows, vocab, stride;
+    const float *inverse_temperature; /* (rows), each positive and finite, or NULL for 1 */
+};
+
+/* tt_row_statistics and tt_feature for a batch (two launches). stats (rows); feature (rows) clamped
+ * to +-clamp, or NULL. */
+int tt_cuda_row_statistics(tt *handle, const struct tt_cuda_rows *rows, struct tt_row_stats *stats,
+                           float *feature, float clamp, void *stream);
+
+/* Where the draws of a batch come from; see tt_sample. */
+struct tt_cuda_sites {
+    const uint64_t *key, *token_index; /* (rows) */
+    const uint32_t *position;          /* (rows), or NULL for 0 */
+    enum tt_purpose purpose;           /* not heeded by the coupled draw */
+};
+
+/* tt_sample for a batch, statistics included (three launches). tokens (rows), -1 for a flagged row;
+ * stats (rows) and feature (rows) receive the statistics, or are NULL. */
+int tt_cuda_sample(tt *handle, const struct tt_cuda_rows *rows, const struct tt_cuda_sites *sites,
+                   int32_t *tokens, struct tt_row_stats *stats, float *feature, float clamp,
+                   void *stream);
+/* tt_sample_coupled for a batch (four launches); as tt_cuda_sample. */
+int tt_cuda_sample_coupled(tt *handle, const struct tt_cuda_rows *rows,
+                           const struct tt_cuda_sites *sites, int32_t *tokens,
+                           struct tt_row_stats *stats, float *feature, float clamp, void *stream);
+
+/* In a verdict's flags: a number or a token of the request was out of range; it was left alone:
+ * accepted 0, next -1, no labels. */
+enum { TT_REQUEST_REFUSED = 4 };
+
+/* One ragged step: `requests` blocks of up to `positions` drafts each; see struct tt_block. Every
+ * pointer is to device memory. */
+struct tt_cuda_step {
+    size_t requests, positions; /* R; K, 0 .. TT_MAX_POSITIONS */
+    /* (R) enum tt_rule, or NULL: `all_rule` for all. `rules` has bit 1 << rule set for every rule
+     * that may occur in this step, or in any replay of a graph captured from it; 0 = for all four.
+     */
+    const int32_t *rule;
+    enum tt_rule all_rule;
+    uint32_t rules;
+    /* (target rows, vocab) fp32 logits. Request r has rows first_row[r] .. first_row[r] +
+     * admitted[r]; first_row NULL: row r * (positions + 1) is its first. */
+    float *target;
+    size_t target_stride, vocab;
+    const int32_t *first_row; /* (R) */
+    /* TT_RATIO: (R, positions) rows of draft logits, draft_stride apart; draft_stats (R, positions)
+     * at the request's temperature, or NULL: computed */
+    const float *draft;
+    size_t draft_stride, draft_vocab;
+    const struct tt_row_stats *draft_stats;
+    const int32_t *tokens;       /* (R, positions); a -1 is padding and ends the block there */
+    const int32_t *admitted;     /* (R) */
+    const float *temperature;    /* (R) 0 with TT_GREEDY, > 0 otherwise */
+    const uint64_t *key;         /* (R) the requests' streams */
+    const uint64_t *token_index; /* (R) of the token at position 0 */
+    /* (R) transforms, or NULL. The lists they point to are on the device too. Their numbers must be
+     * in range; ids outside the vocabulary are left out. */
+    const struct tt_transform *transform;
+    struct tt_verdict *verdict; /* (R) receives the verdicts */
+};
+
+/* Apply the transforms to the target rows 0 .. admitted[r] of every request, in place (one launch).
+ */
+int tt_cuda_transform(tt *handle, const struct tt_cuda_step *step, void *stream);
+
+/* tt_verify for a step: transforms where there are any (one launch), statistics (two), races where
+ * `rules` has TT_COUPLED (one), decisions (one). Unlike tt_verify, rows beyond the last one reached
+ * are transformed too. */
+int tt_cuda_verify(tt *handle, const struct tt_cuda_step *step, void *stream);
+
 /* --------------------------------------------------------------------------------- estimator */
 
 /* A tt_estimator whose state lives on the device and changes there: observe, refit, drift,

@@ -291,6 +291,7 @@ int tt_verify(tt *handle, const struct tt_block *block, struct tt_verdict *out)
     if (!block || !out) return handle_error(handle, TT_EINVAL, "verify: no block or no verdict");
     const int status = check_block(handle, block);
     if (status) return status;
+    if (handle->cuda) return cuda_verify(handle, block, out);
     choice_philox_init(&philox, handle, block->key);
     return verify_rows(handle, block, &philox.base, out);
 }

@@ -15,6 +15,20 @@ tests_kernels_libshim_la_SOURCES = $(shim_runtime) tests/kernels/shim/shim_fibre
 tests_kernels_libshim_la_CPPFLAGS = $(shim_cppflags)
 tests_kernels_libshim_la_CXXFLAGS = $(shim_cxxflags)
 
+# libtrimtab with the shim behind backend "cuda".
+shim_kernels_backend = \
+	tests/kernels/shim/cuda_api.cc \
+	tests/kernels/shim/cuda_backend.cc \
+	tests/kernels/shim/cuda_rows.cc \
+	tests/kernels/shim/cuda_transform.cc \
+	tests/kernels/shim/cuda_verify.cc \
+	tests/kernels/estimator_shim.cc
+check_LTLIBRARIES += tests/kernels/libtrimtab_shim.la
+tests_kernels_libtrimtab_shim_la_SOURCES = $(shim_kernels_backend)
+tests_kernels_libtrimtab_shim_la_CPPFLAGS = $(shim_cppflags)
+tests_kernels_libtrimtab_shim_la_CXXFLAGS = $(shim_cxxflags)
+tests_kernels_libtrimtab_shim_la_LIBADD = tests/kernels/libshim.la kernels/libtrimtab_base.la
+
 # The shim itself: what it must notice.
 check_PROGRAMS += tests/kernels/test_shim
 TESTS += tests/kernels/test_shim
@@ -23,3 +37,56 @@ tests_kernels_test_shim_CPPFLAGS = $(shim_cppflags)
 tests_kernels_test_shim_CXXFLAGS = $(shim_cxxflags)
 tests_kernels_test_shim_LDADD = tests/kernels/libshim.la
 EXTRA_DIST += tests/kernels/shim/shim_threads.cc
+
+# trimtab_cuda.h: with the shim, and where nvcc is, for a device.
+check_PROGRAMS += tests/kernels/shim_cuda_step
+TESTS += tests/kernels/shim_cuda_step
+cuda_step_sources = tests/kernels/test_cuda_step.cc tests/kernels/row_kinds.c tests/kernels/row_kinds.h
+tests_kernels_shim_cuda_step_SOURCES = $(cuda_step_sources)
+tests_kernels_shim_cuda_step_CPPFLAGS = $(shim_cppflags)
+tests_kernels_shim_cuda_step_CXXFLAGS = $(shim_cxxflags)
+tests_kernels_shim_cuda_step_LDADD = tests/kernels/libtrimtab_shim.la
+if HAVE_CUDA
+check_PROGRAMS += tests/kernels/test_cuda_step
+TESTS += tests/kernels/test_cuda_step
+tests_kernels_test_cuda_step_SOURCES = $(cuda_step_sources)
+tests_kernels_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_kernels_test_cuda_step_CXXFLAGS = $(AM_CXXFLAGS) -std=c++17
+tests_kernels_test_cuda_step_LDADD = kernels/libtrimtab_core.la $(CUDA_LIBS)
+endif
+
+# The tests of the C interface once more, linked with the shim: backend "auto" is a device then.
+if HAVE_CMOCKA
+check_PROGRAMS += tests/kernels/test_backends
+TESTS += tests/kernels/test_backends
+tests_kernels_test_backends_SOURCES = tests/kernels/test_backends.c tests/kernels/row_kinds.c tests/kernels/row_kinds.h
+tests_kernels_test_backends_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -ffp-contract=off
+tests_kernels_test_backends_LDADD = kernels/libtrimtab_core.la $(CMOCKA_LIBS)
+
+shim_tests = tests/kernels/shim_backends tests/kernels/shim_rows tests/kernels/shim_sampling tests/kernels/shim_transform tests/kernels/shim_verify
+check_PROGRAMS += $(shim_tests)
+TESTS += $(shim_tests)
+shim_test_cflags = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -ffp-contract=off -fopenmp-simd -DTEST_SLOWNESS=20
+shim_test_ldadd = tests/kernels/libtrimtab_shim.la $(CMOCKA_LIBS)
+tests_kernels_shim_backends_SOURCES = $(tests_kernels_test_backends_SOURCES)
+nodist_EXTRA_tests_kernels_shim_backends_SOURCES = dummy.cc
+tests_kernels_shim_backends_CFLAGS = $(shim_test_cflags)
+tests_kernels_shim_backends_LDADD = $(shim_test_ldadd)
+tests_kernels_shim_rows_SOURCES = $(tests_kernels_test_rows_SOURCES)
+nodist_EXTRA_tests_kernels_shim_rows_SOURCES = dummy.cc
+tests_kernels_shim_rows_CFLAGS = $(shim_test_cflags)
+tests_kernels_shim_rows_LDFLAGS = $(tests_kernels_test_rows_LDFLAGS)
+tests_kernels_shim_rows_LDADD = $(shim_test_ldadd)
+tests_kernels_shim_sampling_SOURCES = $(tests_kernels_test_sampling_SOURCES)
+nodist_EXTRA_tests_kernels_shim_sampling_SOURCES = dummy.cc
+tests_kernels_shim_sampling_CFLAGS = $(shim_test_cflags)
+tests_kernels_shim_sampling_LDADD = tests/kernels/libenumerate.la $(shim_test_ldadd)
+tests_kernels_shim_transform_SOURCES = $(tests_kernels_test_transform_SOURCES)
+nodist_EXTRA_tests_kernels_shim_transform_SOURCES = dummy.cc
+tests_kernels_shim_transform_CFLAGS = $(shim_test_cflags)
+tests_kernels_shim_transform_LDADD = $(shim_test_ldadd)
+tests_kernels_shim_verify_SOURCES = $(tests_kernels_test_verify_SOURCES)
+nodist_EXTRA_tests_kernels_shim_verify_SOURCES = dummy.cc
+tests_kernels_shim_verify_CFLAGS = $(shim_test_cflags)
+tests_kernels_shim_verify_LDADD = $(shim_test_ldadd)
+endif

@@ -55,13 +55,6 @@ tests_kernels_test_verify_SOURCES = tests/kernels/test_verify.c tests/kernels/ro
 tests_kernels_test_verify_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_kernels_test_verify_LDADD = kernels/libtrimtab_core.la $(CMOCKA_LIBS)
 
-if HAVE_CUDA
-check_PROGRAMS += tests/kernels/test_rows_cuda
-TESTS += tests/kernels/test_rows_cuda
-tests_kernels_test_rows_cuda_SOURCES = tests/kernels/test_rows_cuda.c tests/kernels/row_kinds.c tests/kernels/row_kinds.h
-tests_kernels_test_rows_cuda_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-tests_kernels_test_rows_cuda_LDADD = kernels/librows_cuda.la kernels/libtrimtab_core.la $(CUDA_LIBS) $(CMOCKA_LIBS)
-endif
 endif
 
 include tests/kernels/estimator.mk

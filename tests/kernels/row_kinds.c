@@ -130,10 +130,13 @@ float row_narrow(float x, enum tt_dtype dtype, uint16_t *half)
 
 size_t open_every_isa(tt **handles, size_t vocab, size_t max_rows)
 {
-    static const char *const isas[ISAS_MAX] = {"baseline", "avx2", "avx512"};
+    static const char *const isas[] = {"baseline", "avx2", "avx512", NULL};
     size_t count = 0;
     for (size_t i = 0; i < ISAS_MAX; i++) {
-        const struct tt_options options = {.isa = isas[i], .vocab = vocab, .max_rows = max_rows};
+        const struct tt_options options = {.backend = isas[i] ? "cpu" : "cuda",
+                                           .isa = isas[i],
+                                           .vocab = vocab,
+                                           .max_rows = max_rows};
         if (tt_open(&handles[count], &options) == TT_OK) count++;
     }
     return count;

@@ -5,6 +5,11 @@
 
 #include "kernels/trimtab.h"
 
+/* How many times fewer the statistical tests draw; above 1 where a device is a shim. */
+#ifndef TEST_SLOWNESS
+#define TEST_SLOWNESS 1
+#endif
+
 enum row_kind {
     ROW_NORMAL,    /* bell-shaped, spread 2 */
     ROW_WIDE,      /* bell-shaped, spread 20 */
@@ -37,8 +42,9 @@ void row_fill(float *row, size_t vocab, enum row_kind kind, uint32_t seed);
 /* Round to the type and back; store (vocab) elements of it. */
 float row_narrow(float x, enum tt_dtype dtype, uint16_t *half);
 
-/* Instruction sets to try; a handle of each that this machine has. Returns how many. */
-#define ISAS_MAX 3
+/* Backends and instruction sets to try; a handle of each that this machine and build have. Returns
+ * how many. */
+#define ISAS_MAX 4
 size_t open_every_isa(tt **handles, size_t vocab, size_t max_rows);
 
 #endif

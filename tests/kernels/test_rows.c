@@ -332,8 +332,18 @@ static void test_open(void **state)
     options.max_rows = 2;
     options.backend = "abacus";
     assert_int_equal(tt_open(&handle, &options), TT_EINVAL);
-    options.backend = "cuda";
+    assert_non_null(strstr(tt_message(NULL), "abacus"));
+    options.backend = "cuda:x";
+    assert_int_equal(tt_open(&handle, &options), TT_EINVAL);
+    options.backend = "cuda:999";
     assert_int_equal(tt_open(&handle, &options), TT_ENOTSUP);
+    assert_non_null(strstr(tt_message(NULL), "backend cuda: "));
+    options.backend = "cuda";
+    if (tt_open(&handle, &options) == TT_OK)
+        assert_memory_equal(tt_isa(handle), "cuda:sm_", 8);
+    else
+        assert_non_null(strstr(tt_message(NULL), "backend cuda: "));
+    tt_close(handle);
     options.backend = "auto";
     options.isa = "mmx";
     assert_int_equal(tt_open(&handle, &options), TT_EINVAL);
@@ -352,7 +362,7 @@ static void test_open(void **state)
  * leak; and no later call allocates anything. */
 static void test_out_of_memory(void **state)
 {
-    const struct tt_options options = {.vocab = 300, .max_rows = 2};
+    const struct tt_options options = {.backend = "cpu", .vocab = 300, .max_rows = 2};
     float row[300];
     struct tt_row_stats stats;
     int failures = 0, status;
