@@ -1,5 +1,5 @@
 /* bench_replay.c - trimtab bench replay: policies on recorded text under a virtual clock, as ratios
- * to the best of off and every fixed K.
+ * to the best of off and every fixed K. A record of decisions goes to bench_decisions.c.
  */
 #include "config.h"
 
@@ -206,6 +206,8 @@ int bench_replay(int argc, char **argv)
                                             MOST_FILES, &files);
 
     if (status != 0) return status > 0 ? 0 : 2;
+    if (files == 1 && bench_is_record(file[0]))
+        return bench_decisions(file[0], bench_text(options, "json") != NULL);
     if (!bench_text(options, "cost")) {
         fprintf(stderr, "trimtab bench replay: give --cost TABLE (trimtab bench cost --json makes "
                         "one)\n");

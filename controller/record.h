@@ -7,9 +7,9 @@
 
 #include "controller/loop.h"
 
-/* {"schema":"trimtab.record/1","step":N,"time_ms":…,"rows":…,"draft_ms":…,"verify_ms":…,"requests":[{"id","stratum","drafted","admitted",
- * "accepted","emitted","feature":[…],"predicted":[…]}]}. Features of trimmed positions that were
- * drafted are included. */
+/* One line of the schema trimtab.record/1, described in docs/replay.md: the step, its measured
+ * times, and of every request that sampled its slot, stratum, counts, features and predictions.
+ * Features of trimmed positions that were drafted are included. controller/decisions.h reads it. */
 void record_step(FILE *file, const struct step *step, const struct slot *slot, int slots);
 
 #endif

@@ -1,7 +1,9 @@
 # controller/replay.mk - traces, their replay under a virtual clock, and the benchmarks over them.
 controller_libnode_la_SOURCES += \
 	controller/cost_cache.c controller/cost_cache.h \
+	controller/decisions.c controller/decisions.h \
 	controller/grade.c controller/grade.h \
+	controller/lines.c controller/lines.h \
 	controller/node_replay.c controller/node_replay.h \
 	controller/node_report.c controller/node_report.h \
 	controller/node_rows.c controller/node_rows.h \
@@ -13,4 +15,4 @@ controller_libnode_la_SOURCES += \
 controller_libnode_la_CFLAGS += $(ZLIB_CFLAGS)
 controller_libnode_la_LIBADD = $(ZLIB_LIBS)
 
-trimtab_bench_SOURCES += controller/bench_cost.c controller/bench_record.c controller/bench_replay.c
+trimtab_bench_SOURCES += controller/bench_cost.c controller/bench_decisions.c controller/bench_record.c controller/bench_replay.c

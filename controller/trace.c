@@ -1,19 +1,15 @@
-/* trace.c - see trace.h. Owns the sets, the text form, and reading lines through zlib (which reads
- * plain files as well).
+/* trace.c - see trace.h. Owns the sets and the text form.
  */
 #include "config.h"
 
 #include "controller/trace.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "controller/cause.h"
-
-#define LINE_LIMIT (1 << 20) /* bytes; a longer line is damage */
+#include "controller/lines.h"
 
 /* ---- sets */
 
@@ -124,79 +120,6 @@ struct trace_index trace_at(const struct trace_set *set, const struct trace_text
                                 .soft = text->soft + first};
 }
 
-/* ---- lines */
-
-struct lines {
-    gzFile file;
-    const char *path;
-    char *text; /* (LINE_LIMIT + 1) without its newline */
-    int number; /* of the line in `text` */
-    bool whole; /* it ended in a newline */
-    bool cut;   /* the compressed stream ended too early */
-};
-
-static bool lines_open(struct lines *lines, const char *path, char **cause)
-{
-    *lines = (struct lines){.path = path, .text = malloc(LINE_LIMIT + 1)};
-    errno = 0;
-    lines->file = lines->text ? gzopen(path, "rbe") : NULL;
-    if (lines->file) return true;
-    cause_set(cause, "%s: %s", path, errno ? strerror(errno) : "out of memory");
-    free(lines->text);
-    return false;
-}
-
-static void lines_close(struct lines *lines)
-{
-    gzclose(lines->file);
-    free(lines->text);
-}
-
-/* 1 = a line, 0 = the end, -1 = cannot be read, with *cause. */
-static int lines_next(struct lines *lines, char **cause)
-{
-    int error;
-    const char *why;
-    size_t length;
-
-    if (!gzgets(lines->file, lines->text, LINE_LIMIT + 1)) {
-        why = gzerror(lines->file, &error);
-        lines->cut = error == Z_BUF_ERROR;
-        if (error == Z_OK || lines->cut) return 0;
-        cause_set(cause, "%s:%d: %s", lines->path, lines->number + 1,
-                  error == Z_ERRNO ? strerror(errno) : why);
-        return -1;
-    }
-    lines->number++;
-    length = strlen(lines->text);
-    lines->whole = length > 0 && lines->text[length - 1] == '\n';
-    if (lines->whole) lines->text[--length] = '\0';
-    if (length > 0 && lines->text[length - 1] == '\r') lines->text[length - 1] = '\0';
-    if (lines->whole || gzeof(lines->file)) return 1;
-    if (length < LINE_LIMIT) { /* a stream cut in the middle of a line, or a NUL in it */
-        (void)gzerror(lines->file, &error);
-        lines->cut = error == Z_BUF_ERROR;
-        if (lines->cut) return 1;
-    }
-    cause_set(cause, "%s:%d: not a line of text of at most %d bytes", lines->path, lines->number,
-              LINE_LIMIT);
-    return -1;
-}
-
-/* A line that is wrong: the last one was cut short if it has no end. */
-static bool forgive(const struct lines *lines, char **warning, char **why, char **cause)
-{
-    if (!lines->whole) {
-        cause_set(warning, "%s:%d: the last line is cut short; left out", lines->path,
-                  lines->number);
-    } else {
-        cause_set(cause, "%s:%d: %s", lines->path, lines->number, *why ? *why : "out of memory");
-    }
-    free(*why);
-    *why = NULL;
-    return !lines->whole;
-}
-
 /* ---- the text form */
 
 static double temperature_of(const char *path)
@@ -279,11 +202,11 @@ static bool read_text(struct trace_set *set, struct lines *lines, double tempera
     char *why = NULL;
 
     if (temperature < 0) temperature = temperature_of(lines->path);
-    if (!take_depth(set, TRACE_TEXT_DEPTH, &why)) return forgive(lines, warning, &why, cause);
+    if (!take_depth(set, TRACE_TEXT_DEPTH, &why)) return lines_forgive(lines, warning, &why, cause);
     for (; status > 0; status = lines_next(lines, cause)) {
         if (lines->text[0] == '\0') continue;
         if (!add_text_line(set, lines->text, temperature, &last, &why))
-            return forgive(lines, warning, &why, cause);
+            return lines_forgive(lines, warning, &why, cause);
     }
     return status == 0;
 }
@@ -299,7 +222,7 @@ static bool read_json_lines(struct trace_reader *reader, struct lines *lines, ch
     while ((status = lines_next(lines, cause)) > 0) {
         if (lines->text[0] == '\0') continue;
         if (!trace_reader_line(reader, lines->text, &why))
-            return forgive(lines, warning, &why, cause);
+            return lines_forgive(lines, warning, &why, cause);
     }
     return status == 0;
 }
@@ -312,7 +235,7 @@ static bool read_json(struct trace_set *set, struct lines *lines, char **warning
 
     if (!reader) {
         lines->whole = true; /* nothing can be read without the header */
-        return forgive(lines, warning, &why, cause);
+        return lines_forgive(lines, warning, &why, cause);
     }
     ok = read_json_lines(reader, lines, warning, cause);
     if (ok && trace_reader_end(reader) && !*warning)

@@ -37,7 +37,7 @@ static bool check_header(struct trace_reader *reader, const json_t *header, char
 
     if (schema && strncmp(schema, "trimtab.record/", 15) == 0) {
         cause_set(cause, "a record of decisions (trimtabd --record): what was trimmed is unknown "
-                         "in it; replay a trace of `trimtab bench record`");
+                         "in it, so that no other plan can be replayed on it");
         return false;
     }
     if (!schema || strcmp(schema, TRACE_SCHEMA) != 0) {

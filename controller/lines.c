@@ -1,0 +1,72 @@
+/* lines.c - see lines.h. */
+#include "config.h"
+
+#include "controller/lines.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "controller/cause.h"
+
+#define LINE_LIMIT (1 << 20) /* bytes; a longer line is damage */
+
+bool lines_open(struct lines *lines, const char *path, char **cause)
+{
+    *lines = (struct lines){.path = path, .text = malloc(LINE_LIMIT + 1)};
+    errno = 0;
+    lines->file = lines->text ? gzopen(path, "rbe") : NULL;
+    if (lines->file) return true;
+    cause_set(cause, "%s: %s", path, errno ? strerror(errno) : "out of memory");
+    free(lines->text);
+    return false;
+}
+
+void lines_close(struct lines *lines)
+{
+    gzclose(lines->file);
+    free(lines->text);
+}
+
+int lines_next(struct lines *lines, char **cause)
+{
+    int error;
+    const char *why;
+    size_t length;
+
+    if (!gzgets(lines->file, lines->text, LINE_LIMIT + 1)) {
+        why = gzerror(lines->file, &error);
+        lines->cut = error == Z_BUF_ERROR;
+        if (error == Z_OK || lines->cut) return 0;
+        cause_set(cause, "%s:%d: %s", lines->path, lines->number + 1,
+                  error == Z_ERRNO ? strerror(errno) : why);
+        return -1;
+    }
+    lines->number++;
+    length = strlen(lines->text);
+    lines->whole = length > 0 && lines->text[length - 1] == '\n';
+    if (lines->whole) lines->text[--length] = '\0';
+    if (length > 0 && lines->text[length - 1] == '\r') lines->text[length - 1] = '\0';
+    if (lines->whole || gzeof(lines->file)) return 1;
+    if (length < LINE_LIMIT) { /* a stream cut in the middle of a line, or a NUL in it */
+        (void)gzerror(lines->file, &error);
+        lines->cut = error == Z_BUF_ERROR;
+        if (lines->cut) return 1;
+    }
+    cause_set(cause, "%s:%d: not a line of text of at most %d bytes", lines->path, lines->number,
+              LINE_LIMIT);
+    return -1;
+}
+
+bool lines_forgive(const struct lines *lines, char **warning, char **why, char **cause)
+{
+    if (!lines->whole) {
+        cause_set(warning, "%s:%d: the last line is cut short; left out", lines->path,
+                  lines->number);
+    } else {
+        cause_set(cause, "%s:%d: %s", lines->path, lines->number, *why ? *why : "out of memory");
+    }
+    free(*why);
+    *why = NULL;
+    return !lines->whole;
+}
