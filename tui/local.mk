@@ -26,3 +26,5 @@ tui_libtui_la_LIBADD = controller/libclient.la storage/libstorage.la $(JANSSON_L
 trimtab_SOURCES = tui/main.c
 trimtab_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 trimtab_LDADD = tui/libtui.la
+
+include tui/attach.mk

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tui/attach.h"
 #include "tui/keys.h"
 #include "tui/options.h"
 #include "tui/script.h"
@@ -66,6 +67,7 @@ int main(int argc, char **argv)
     const struct verb *verb;
     struct options options;
     char *cause = NULL;
+    int status;
 
     setlocale(LC_CTYPE, ""); /* and no more: numbers stay as JSON and SQL write them */
     if (options_parse(argc, argv, &options, &verb, &cause) != 0) {
@@ -82,5 +84,8 @@ int main(int argc, char **argv)
         key_write_table(stdout);
         return EXIT_HEALTHY;
     }
-    return verb != NULL ? verb->run(&options) : run_console(&options);
+    status = options.script == NULL ? attach_begin(&options) : 0;
+    if (status == 0) status = verb != NULL ? verb->run(&options) : run_console(&options);
+    attach_end();
+    return status;
 }

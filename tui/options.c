@@ -29,6 +29,11 @@ static const struct option_row {
     {"socket", 's', TEXT, AT(endpoint), 0, 0, "PATH", "the daemon's socket, or its URL", ANYWHERE},
     {"token-file", 0, TEXT, AT(token_file), 0, 0, "FILE",
      "write token (a 0600 file); else $TRIMTAB_TOKEN", ANYWHERE},
+    {"key-env", 0, TEXT, AT(key_env), 0, 0, "VARIABLE",
+     "environment variable with the key of the engines at the URLs",
+     "console status top nodes inspect"},
+    {"key-file", 0, TEXT, AT(key_file), 0, 0, "FILE", "file with it (mode 0600)",
+     "console status top nodes inspect"},
     {"node", 'n', TEXT, AT(node), 0, 0, "ID", "the node to watch; else the daemon's first",
      "console status top"},
     {"read-only", 'r', FLAG, AT(read_only), 0, 0, NULL, "never change anything", "console"},
@@ -37,7 +42,7 @@ static const struct option_row {
     {"once", '1', FLAG, AT(once), 0, 0, NULL, "print one screen from two samples and exit",
      "console"},
     {"json", 'j', FLAG, AT(json), 0, 0, NULL, "print JSON",
-     "console status top nodes query ab"},
+     "console status top nodes query ab inspect"},
     {"plain", 'p', FLAG, AT(plain), 0, 0, NULL, "one fact a line, in words, for screen readers",
      "status top"},
     {"utc", 'u', FLAG, AT(utc), 0, 0, NULL, "show times in UTC", ANYWHERE},
@@ -171,6 +176,33 @@ static bool looks_like_endpoint(const char *word)
     return strchr(word, '/') != NULL || strchr(word, ':') != NULL;
 }
 
+/* The words that name a daemon or engines, from the first on. */
+static int take_endpoints(struct options *out, char **cause)
+{
+    int count = 0;
+
+    while (count < out->words_count && looks_like_endpoint(out->words[count])) {
+        if (out->urls_count > 0 && strstr(out->words[count], "://") == NULL) {
+            cause_set(cause, "\"%.100s\" is no URL; several addresses are those of engines",
+                      out->words[count]);
+            return -1;
+        }
+        out->urls_count = ++count;
+    }
+    if (count == 0) return 0;
+    if (out->endpoint != NULL) {
+        cause_set(cause, "two daemons are named, %s and %s; one can be watched", out->endpoint,
+                  out->words[0]);
+        return -1;
+    }
+    out->endpoint = out->words[0];
+    out->urls = out->words;
+    if (strstr(out->words[0], "://") == NULL && count == 1) out->urls_count = 0; /* a socket */
+    out->words += count;
+    out->words_count -= count;
+    return 0;
+}
+
 static int find_verb(struct options *out, const struct verb **verb, char **cause)
 {
     const char *names[32];
@@ -178,16 +210,7 @@ static int find_verb(struct options *out, const struct verb **verb, char **cause
     int nearest;
 
     *verb = NULL;
-    if (out->words_count > 0 && looks_like_endpoint(out->words[0])) {
-        if (out->endpoint != NULL) {
-            cause_set(cause, "two daemons are named, %s and %s; one can be watched", out->endpoint,
-                      out->words[0]);
-            return -1;
-        }
-        out->endpoint = out->words[0];
-        out->words++;
-        out->words_count--;
-    }
+    if (take_endpoints(out, cause) != 0) return -1;
     if (out->words_count == 0) return 0;
     for (int i = 0; i < verbs_count && i < 32; i++) {
         names[i] = verbs[i].name;
@@ -195,7 +218,7 @@ static int find_verb(struct options *out, const struct verb **verb, char **cause
         *verb = &verbs[i];
         out->words++;
         out->words_count--;
-        return 0;
+        return verbs[i].words_most == 0 && out->urls_count == 0 ? take_endpoints(out, cause) : 0;
     }
     nearest = nearest_index(out->words[0], names, (size_t)verbs_count);
     text_clean(clean, sizeof clean, out->words[0]);
@@ -286,7 +309,7 @@ int options_parse(int argc, char **argv, struct options *out, const struct verb 
 void options_print_help(FILE *out)
 {
     fputs("trimtab " PACKAGE_VERSION " - watch and steer speculative decoding\n\n"
-          "  trimtab [OPTION...] [SOCKET | URL]            the console\n"
+          "  trimtab [OPTION...] [SOCKET | URL...]         the console\n"
           "  trimtab [OPTION...] COMMAND [ARGUMENT...]\n\nCommands\n",
           out);
     for (int i = 0; i < verbs_count; i++) {

@@ -18,6 +18,9 @@ enum { /* exit statuses */
 
 struct options {
     const char *endpoint; /* socket path or URL; NULL = the default */
+    char **urls; /* (urls_count) the addresses that were named, engines' or a daemon's */
+    int urls_count;
+    char *key_env, *key_file; /* where the engines' key is */
     const char *token_file, *node, *script, *reason, *database, *export_to, *since;
     enum scheme scheme;
     bool scheme_given, read_only, utc, ascii, no_color, once, json, mouse, csv, jsonl, overwrite,

@@ -12,6 +12,7 @@
 
 #include "controller/cause.h"
 #include "storage/reader.h"
+#include "tui/program.h"
 #include "tui/session.h"
 #include "tui/verbs.h"
 #include "tui/when.h"
@@ -144,38 +145,13 @@ int verb_export(const struct options *options)
 
 /* ---- bench */
 
-/* The file of this very program; false: unknown. */
-static bool find_self(char *path, size_t size)
-{
-    ssize_t length = readlink("/proc/self/exe", path, size - 1);
-
-    if (length > 0) path[length] = '\0';
-    return length > 0;
-}
-
-/* $TRIMTAB_BENCH, else the installed one, else beside this program (a build tree). */
-static const char *find_bench(char *path, size_t size)
-{
-    const char *variable = getenv("TRIMTAB_BENCH");
-    char *slash;
-
-    if (variable != NULL && variable[0] != '\0') return variable;
-    snprintf(path, size, "%s", PKGLIBEXECDIR "/trimtab-bench");
-    if (access(path, X_OK) == 0) return path;
-    if (!find_self(path, size)) return NULL;
-    slash = strrchr(path, '/');
-    if (slash == NULL || (size_t)(slash - path) + sizeof "/trimtab-bench" > size) return NULL;
-    strcpy(slash, "/trimtab-bench");
-    return access(path, X_OK) == 0 ? path : NULL;
-}
-
 int verb_bench(const struct options *options)
 {
     char path[PATH_MAX], self[PATH_MAX];
-    const char *program = find_bench(path, sizeof path);
+    bool found = program_find("TRIMTAB_BENCH", PKGLIBEXECDIR "/trimtab-bench", path, sizeof path);
     char **arguments = calloc((size_t)options->words_count + 2, sizeof *arguments);
 
-    if (program == NULL || arguments == NULL) {
+    if (!found || arguments == NULL) {
         session_say("trimtab-bench was not found in " PKGLIBEXECDIR
                     ", beside trimtab or as $TRIMTAB_BENCH; "
                     "is trimtab installed whole?");
@@ -184,9 +160,10 @@ int verb_bench(const struct options *options)
     }
     arguments[0] = strdup("trimtab bench");
     for (int i = 0; i < options->words_count; i++) arguments[i + 1] = options->words[i];
-    if (find_self(self, sizeof self)) setenv("TRIMTAB_CONSOLE", self, 0); /* what it may measure */
-    execv(program, arguments);
-    session_say("cannot run %s: %s", program, strerror(errno));
+    if (program_self(self, sizeof self))
+        setenv("TRIMTAB_CONSOLE", self, 0); /* what it may measure */
+    execv(path, arguments);
+    session_say("cannot run %s: %s", path, strerror(errno));
     free(arguments[0]);
     free(arguments);
     return EXIT_DEGRADED;

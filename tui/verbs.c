@@ -13,6 +13,7 @@ const struct verb verbs[] = {
     {"set", verb_set, 1, -1, "NODE [KEY=VALUE...]", "show or change a node's settings"},
     {"query", verb_query, 1, 1, "SQL", "read the store with one SELECT"},
     {"export", verb_export, 0, 0, "--to FILE", "copy the store while the daemon writes"},
+    {"inspect", verb_inspect, 1, 1, "URL|FILE", "what is understood of a page of metrics"},
     {"bench", verb_bench, 0, -1, "WHAT...", "measure (its own --help)"},
     {"help", verb_help, 0, 0, "", "print this"},
 };

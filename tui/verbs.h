@@ -17,6 +17,7 @@ int verb_set(const struct options *options);
 int verb_query(const struct options *options);
 int verb_export(const struct options *options);
 int verb_bench(const struct options *options);
+int verb_inspect(const struct options *options);
 int verb_help(const struct options *options);
 
 #define CONTROL_DEADLINE_MS 35000 /* a busy remote node may take this long to answer */

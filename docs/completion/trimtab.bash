@@ -18,14 +18,14 @@ _trimtab_bench() { # PLACE BENCHMARK WORD
 
 _trimtab() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb='' i
-    local verbs='status top nodes mode ab set query export bench help'
-    local options='--socket --token-file --node --read-only --interval --once --json --plain --utc --ascii --no-color --scheme --mouse
+    local verbs='status top nodes mode ab set query export inspect bench help'
+    local options='--socket --token-file --key-env --key-file --node --read-only --interval --once --json --plain --utc --ascii --no-color --scheme --mouse
         --script --count --reason --minutes --window --db --csv --jsonl --limit --timeout --to --since --overwrite --dump-keys --help --version'
     case $before in
-    --socket | -s | --token-file | --script | --db | --to) _trimtab_files "$word" && return ;;
+    --socket | -s | --token-file | --key-file | --script | --db | --to) _trimtab_files "$word" && return ;;
     --scheme) _trimtab_words 'default safe mono' "$word" && return ;;
     --since) _trimtab_words '1h 24h 7d' "$word" && return ;;
-    --node | -n | --interval | -i | --count | -c | --reason | --minutes | --window | --limit | --timeout) COMPREPLY=() && return ;;
+    --key-env | --node | -n | --interval | -i | --count | -c | --reason | --minutes | --window | --limit | --timeout) COMPREPLY=() && return ;;
     mode | ab | set) _trimtab_words "$(trimtab nodes --json 2>/dev/null | sed -n 's/.*"id": *"\([^"]*\)".*/\1/p')" "$word" && return ;;
     esac
     for ((i = 1; i < COMP_CWORD; i++)); do

@@ -20,3 +20,7 @@ endif
 dist_check_SCRIPTS += tests/controller/fleet.test
 TESTS += tests/controller/fleet.test
 EXTRA_DIST += tests/controller/fleet.py tests/controller/engine_server.py
+
+# trimtab over the same stand-ins, without a daemon
+dist_check_SCRIPTS += tests/tui/attach.test
+TESTS += tests/tui/attach.test
