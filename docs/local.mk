@@ -1,7 +1,10 @@
 # docs/local.mk - man pages, documents, completions and the systemd unit.
-dist_man_MANS += docs/trimtab.1 docs/trimtabd.8 docs/trimtab.conf.5
+dist_man_MANS += docs/trimtab.1 docs/trimtabd.8 docs/trimtab.conf.5 docs/libtrimtab.3
 dist_doc_DATA = README.md docs/architecture.md docs/api.md docs/benchmarks.md docs/planner.md docs/replay.md docs/style.md docs/trimtab.conf.example
 EXTRA_DIST += docs/completion/trimtab.bash docs/trimtabd.service.in
+
+exampledir = $(docdir)/examples
+dist_example_DATA = docs/examples/trim.c
 
 zshcompletiondir = $(datadir)/zsh/site-functions
 dist_zshcompletion_DATA = docs/completion/_trimtab

@@ -3,9 +3,10 @@ check_PROGRAMS += tests/kernels/golden_vectors
 TESTS += tests/kernels/golden_vectors
 tests_kernels_golden_vectors_SOURCES = \
 	tests/kernels/golden_vectors.c tests/kernels/golden_set.c tests/kernels/golden_set.h \
+	tests/kernels/golden_features.c tests/kernels/golden_features.h \
 	controller/parity_budget.c controller/parity_budget.h
 tests_kernels_golden_vectors_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off -fopenmp-simd
-tests_kernels_golden_vectors_LDADD = kernels/libestimator.la $(JANSSON_LIBS)
+tests_kernels_golden_vectors_LDADD = kernels/libtrimtab_core.la $(JANSSON_LIBS)
 
 # Figures: tests/kernels/estimator_sim [--steps N] [--seeds N] [--only STREAM]; the test runs `--check`.
 check_PROGRAMS += tests/kernels/estimator_sim

@@ -9,10 +9,10 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/trimtab.h"
+#include "tests/kernels/golden_features.h"
 #include "tests/kernels/golden_set.h"
 
 #define CLAMP 40.0f
@@ -138,39 +138,27 @@ static size_t check_flagged(tt *handle)
     return 3;
 }
 
-static void report(const char *name, size_t rows)
+void golden_features_replay(const char *name, const json_t *set)
 {
-    char summary[64];
-    if (rows == 0) golden_fail("nothing was compared");
-    snprintf(summary, sizeof summary, "%zu rows", rows);
-    golden_tap_line(name, summary);
-}
-
-int main(void)
-{
-    const struct tt_options options = {.vocab = VOCAB_MAX, .max_rows = ROWS_MAX};
-    const char *source = getenv("SRC");
-    char path[4096];
-    size_t rows = 0, i;
+    const struct tt_options options = {.backend = "cpu", .vocab = VOCAB_MAX, .max_rows = ROWS_MAX};
+    size_t listed = 0, generated = 0, flagged, i;
+    char summary[96];
     const json_t *one;
     tt *handle;
 
-    snprintf(path, sizeof path, "%s/tests/kernels/data/vectors/features.json.gz",
-             source ? source : ".");
-    json_t *set = golden_load(path);
-    if (!set || tt_open(&handle, &options)) {
-        printf("Bail out! cannot read %s, or no handle\n", path);
-        return 99;
+    if (tt_open(&handle, &options) != TT_OK) {
+        golden_fail("no handle");
+        golden_tap_line(name, "");
+        return;
     }
-    json_array_foreach(json_object_get(set, "cases"), i, one) rows +=
+    json_array_foreach(json_object_get(set, "cases"), i, one) listed +=
         check_case(handle, json_object_get(set, "logits"), one);
-    report("features: listed rows", rows);
-    rows = 0;
-    json_array_foreach(json_object_get(set, "generated"), i, one) rows +=
+    json_array_foreach(json_object_get(set, "generated"), i, one) generated +=
         check_generated(handle, one);
-    report("features: generated rows", rows);
-    report("features: flagged rows", check_flagged(handle));
+    flagged = check_flagged(handle);
+    if (listed == 0) golden_fail("nothing was compared");
+    snprintf(summary, sizeof summary, "%zu listed, %zu generated and %zu flagged rows", listed,
+             generated, flagged);
     tt_close(handle);
-    json_decref(set);
-    return golden_tap_end();
+    golden_tap_line(name, summary);
 }

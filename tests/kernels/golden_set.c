@@ -47,7 +47,7 @@ void golden_tap_line(const char *name, const char *summary)
 
 int golden_tap_end(void)
 {
-    printf("1..%d\n", tap_count);
+    printf("1..%d\n%d passed, %d failed\n", tap_count, tap_count - tap_failed, tap_failed);
     return tap_failed == 0 && tap_count > 0 ? 0 : 1;
 }
 

@@ -4,12 +4,13 @@
  * usage: golden_vectors [DIR]      DIR holds *.json.gz sets; default: the sets of this source tree
  *
  * A set is recognised by its content: a stream (labels, statistics, refits), a closed loop,
- * staleness, budget. The set of features belongs to the row statistics and is named as skipped
- * here. Format and tolerances: data/vectors/README. Speaks TAP; one line a set.
+ * staleness, budget, features. Format and tolerances: data/vectors/README. Speaks TAP, one line a
+ * set, and closes with how many passed and failed.
  */
 #include "config.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -22,6 +23,7 @@
 #include "kernels/parity_body.h"
 #include "controller/parity_budget.h"
 #include "kernels/trimtab.h"
+#include "tests/kernels/golden_features.h"
 #include "tests/kernels/golden_set.h"
 
 #define MAX_ROWS 1024
@@ -540,6 +542,83 @@ static void replay_loop(const char *name, const json_t *root)
     golden_tap_line(name, summary);
 }
 
+/* ------------------------------------------------------------------------------ shapes of a file
+ */
+
+/* Every number of a (nested) array is a whole one from 0 to below the limit. */
+static bool all_below(const json_t *value, json_int_t limit)
+{
+    const json_t *item;
+    size_t i;
+
+    if (!json_is_array(value))
+        return value == NULL || (json_is_integer(value) && json_integer_value(value) >= 0 &&
+                                 json_integer_value(value) < limit);
+    json_array_foreach(value, i, item)
+    {
+        if (!all_below(item, limit)) return false;
+    }
+    return true;
+}
+
+static bool curve_fits(const json_t *table, const char *curve)
+{
+    return golden_length(table, curve) > 0;
+}
+
+static bool budget_fits(const json_t *root)
+{
+    const json_t *tables = json_object_get(root, "tables"), *cases = json_object_get(root, "cases");
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(tables, i, one)
+    {
+        if (!curve_fits(one, "draft_curve") || !curve_fits(one, "verify_curve") ||
+            golden_length(one, "draft_table") == 0 || golden_length(one, "verify_table") == 0)
+            return false;
+    }
+    json_array_foreach(cases, i, one)
+    {
+        if (golden_length(one, "slots") > MAX_ROWS ||
+            !all_below(json_object_get(one, "K"), K_MAX + 1) ||
+            !all_below(json_object_get(one, "table"), (json_int_t)json_array_size(tables)))
+            return false;
+    }
+    return true;
+}
+
+/* What the replays index with lies within their arrays: a damaged file fails, the program does not.
+ */
+static bool shapes_fit(const json_t *root)
+{
+    const json_t *meta = json_object_get(root, "meta"), *steps = json_object_get(root, "steps");
+    const json_int_t slots = json_integer_value(json_object_get(meta, "slots")),
+                     positions = json_integer_value(json_object_get(meta, "K"));
+    const json_t *step;
+    size_t t;
+
+    if (json_object_get(root, "tables") != NULL) return budget_fits(root);
+    if (!json_is_array(steps)) return true;
+    if (slots < 1 || slots > MAX_ROWS || positions < 1 || positions > K_MAX) return false;
+    json_array_foreach(steps, t, step)
+    {
+        static const char *const places[] = {"idx", "added", "batch"}, *const lengths[] = {
+                                                                           "adm", "acc", "drafts",
+                                                                           "accepted"};
+
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+            if (!all_below(json_object_get(step, places[i]), slots) ||
+                golden_length(step, places[i]) > MAX_ROWS)
+                return false;
+        for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+            if (!all_below(json_object_get(step, lengths[i]), positions + 1)) return false;
+    }
+    if (json_object_get(meta, "draft_curve") == NULL) return true;
+    return curve_fits(meta, "draft_curve") && curve_fits(meta, "verify_curve") &&
+           all_below(json_object_get(meta, "max_tokens"), 1 << 20);
+}
+
 /* ----------------------------------------------------------------------------------------- main */
 
 static void replay(const char *directory, const char *file)
@@ -552,6 +631,9 @@ static void replay(const char *directory, const char *file)
     if (root == NULL) {
         golden_fail("%s cannot be read (gzip -dc, then JSON)", path);
         golden_tap_line(name, "");
+    } else if (!shapes_fit(root)) {
+        golden_fail("%s has a shape that no set has", path);
+        golden_tap_line(name, "");
     } else if (json_object_get(root, "tables") != NULL) {
         replay_budget(name, root);
     } else if (json_object_get(first, "published") != NULL) {
@@ -561,7 +643,7 @@ static void replay(const char *directory, const char *file)
     } else if (json_object_get(first, "f") != NULL) {
         replay_stream(name, root);
     } else if (json_object_get(root, "logits") != NULL) {
-        printf("# %s: checked with the row statistics\n", name);
+        golden_features_replay(name, root);
     } else {
         golden_fail("%s is no set this program knows", path);
         golden_tap_line(name, "");
@@ -591,7 +673,8 @@ int main(int argc, char **argv)
     struct dirent **entry = NULL;
     const int count = scandir(directory, &entry, is_set, alphasort);
     if (count <= 0) {
-        printf("Bail out! no *.json.gz sets in %s\n", directory);
+        printf("Bail out! %s: %s\n", directory,
+               count < 0 ? strerror(errno) : "no sets (*.json.gz) are in it");
         return 1;
     }
     for (int i = 0; i < count; i++) {

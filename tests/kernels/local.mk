@@ -15,12 +15,10 @@ tests_kernels_test_lanes_spmd_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fopenmp-s
 tests_kernels_test_lanes_spmd_CXXFLAGS = $(AM_CXXFLAGS) -std=c++17 -ffp-contract=off
 tests_kernels_test_lanes_spmd_LDADD = kernels/libtrimtab_core.la
 
-check_PROGRAMS += tests/kernels/golden_features tests/kernels/header
-TESTS += tests/kernels/golden_features tests/kernels/header
-tests_kernels_golden_features_SOURCES = tests/kernels/golden_features.c tests/kernels/golden_set.c tests/kernels/golden_set.h
-tests_kernels_golden_features_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -ffp-contract=off
-tests_kernels_golden_features_LDADD = libtrimtab.la $(JANSSON_LIBS)
+check_PROGRAMS += tests/kernels/header
+TESTS += tests/kernels/header
 tests_kernels_header_SOURCES = tests/kernels/header.cc
+tests_kernels_header_CXXFLAGS = $(AM_CXXFLAGS) -std=c++11 -pedantic
 tests_kernels_header_LDADD = libtrimtab.la
 
 if HAVE_CMOCKA
@@ -59,3 +57,4 @@ endif
 
 include tests/kernels/estimator.mk
 include tests/kernels/cuda.mk
+include tests/kernels/abi.mk
