@@ -42,29 +42,38 @@ void kernel_require(int status, const tt *handle, const char *what)
     exit(1);
 }
 
+static bool is_device(const char *isa)
+{
+    return strncmp(isa, "cuda", 4) == 0;
+}
+
 tt *kernel_open(const struct kernel_bench *bench, const char *isa, size_t vocab, size_t max_rows)
 {
-    const struct tt_options options = {
-        .backend = bench->backend, .isa = isa, .vocab = vocab, .max_rows = max_rows};
+    const struct tt_options options = {.backend = bench->backend,
+                                       .isa = isa && is_device(isa) ? NULL : isa,
+                                       .vocab = vocab,
+                                       .max_rows = max_rows};
     tt *handle;
-    int status = tt_open(&handle, &options);
 
-    if (status == TT_OK) return handle;
-    fprintf(stderr, "trimtab bench kernels: backend %s%s%s: %s\n", bench->backend,
-            isa ? ", instruction set " : "", isa ? isa : "", tt_strerror(status));
+    if (tt_open(&handle, &options) == TT_OK) return handle;
+    fprintf(stderr, "trimtab bench kernels: %s\n", tt_message(NULL));
     exit(1);
 }
 
-/* The instruction sets to measure, the best last. */
+/* The instruction sets to measure, the best last; of a device, its own name. */
 static size_t find_isas(const struct kernel_bench *bench, const char **isas)
 {
     static const char *const known[ISAS_MAX] = {"baseline", "avx2", "avx512"};
+    static char device[32];
     size_t count = 0;
 
-    if (bench->isa) {
-        tt_close(kernel_open(bench, bench->isa, 1, 1)); /* or says why not */
-        isas[count++] = bench->isa;
-        return count;
+    if (bench->isa || is_device(bench->backend)) {
+        tt *handle = kernel_open(bench, bench->isa, 1, 1); /* or says why not */
+
+        snprintf(device, sizeof device, "%s", tt_isa(handle));
+        tt_close(handle);
+        isas[0] = device;
+        return 1;
     }
     for (size_t i = 0; i < ISAS_MAX; i++) {
         const struct tt_options options = {
@@ -75,6 +84,7 @@ static size_t find_isas(const struct kernel_bench *bench, const char **isas)
         tt_close(handle);
         isas[count++] = known[i];
     }
+    if (count == 0) kernel_open(bench, known[0], 1, 1); /* says why */
     return count;
 }
 
@@ -236,7 +246,7 @@ static int run(struct kernel_bench *bench, bool as_json)
 int bench_kernels(int argc, char **argv)
 {
     struct bench_option options[] = {
-        {"backend", "NAME", "cpu or cuda", "cpu"},
+        {"backend", "NAME", "cpu, or cuda with its rows in host memory", "cpu"},
         {"isa", "NAME", "one instruction set: baseline, avx2 or avx512", NULL},
         {"vocab", "V,…", "vocabularies [" ALL_VOCAB "; quick: " QUICK_VOCAB "]", NULL},
         {"threads", "N,…", "threads, a handle each", "1,2"},
