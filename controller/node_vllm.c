@@ -85,7 +85,7 @@ static void fill_names(struct vllm_node *node, struct snapshot *out)
         snprintf(out->node.rates, sizeof out->node.rates, "per request end");
     if (view.state == VLLM_RPC_READY) {
         out->node.tier = 1;
-        snprintf(out->node.capabilities, sizeof out->node.capabilities, "mode");
+        snprintf(out->node.capabilities, sizeof out->node.capabilities, "mode,settings");
     } else {
         say_unable(node, &view, out->node.unable, sizeof out->node.unable);
     }
@@ -256,14 +256,14 @@ static void snapshot(struct node *base, struct snapshot *out)
 /* --------------------------------------------------------------------------------------- changes
  */
 
-static void put_decision(struct vllm_node *node, const struct node_actor *actor, const char *before,
-                         const char *after, const char *reason)
+static void put_decision(struct vllm_node *node, const struct node_actor *actor, const char *what,
+                         const char *before, const char *after, const char *reason)
 {
     struct store_decision decision = {.run_id = atomic_load(&node->run_id),
                                       .time_ms = utc_ms(),
                                       .who = actor->who,
                                       .origin = actor->origin,
-                                      .what = "mode",
+                                      .what = what,
                                       .before = before,
                                       .after = after,
                                       .reason = reason};
@@ -271,21 +271,21 @@ static void put_decision(struct vllm_node *node, const struct node_actor *actor,
     if (node->store) store_put_decision(node->store, &decision);
 }
 
-/* The rpc and the mode in force, when the change may be made. */
+/* The rpc and what is in force, when the change may be made. */
 static enum node_status begin_change(struct vllm_node *node, int64_t expect, int64_t *generation,
-                                     struct vllm_rpc **rpc, enum mode *before, char **cause)
+                                     struct vllm_rpc **rpc, struct vllm_rpc_view *before,
+                                     char **cause)
 {
-    struct vllm_rpc_view view = {.state = VLLM_RPC_PROBING};
     char unable[sizeof((struct snapshot *)0)->node.unable];
     enum node_status status = NODE_OK;
 
+    *before = (struct vllm_rpc_view){.state = VLLM_RPC_PROBING};
     pthread_mutex_lock(&node->lock);
     *generation = node->generation;
     *rpc = node->rpc;
-    if (node->rpc) vllm_rpc_look(node->rpc, &view);
-    *before = view.mode;
-    if (view.state != VLLM_RPC_READY) {
-        say_unable(node, &view, unable, sizeof unable);
+    if (node->rpc) vllm_rpc_look(node->rpc, before);
+    if (before->state != VLLM_RPC_READY) {
+        say_unable(node, before, unable, sizeof unable);
         cause_set(cause, "%s", unable);
         status = NODE_UNABLE;
     } else if (expect >= 0 && expect != node->generation) {
@@ -297,23 +297,86 @@ static enum node_status begin_change(struct vllm_node *node, int64_t expect, int
     return status;
 }
 
+static int64_t end_change(struct vllm_node *node)
+{
+    int64_t generation;
+
+    pthread_mutex_lock(&node->lock);
+    generation = ++node->generation;
+    pthread_mutex_unlock(&node->lock);
+    return generation;
+}
+
 static enum node_status set_mode(struct node *base, enum mode mode, int64_t expect,
                                  const char *reason, const struct node_actor *actor,
                                  int64_t *generation, char **cause)
 {
     struct vllm_node *node = self(base);
-    enum node_status status;
+    struct vllm_rpc_view before;
     struct vllm_rpc *rpc;
-    enum mode before;
+    enum node_status status = begin_change(node, expect, generation, &rpc, &before, cause);
 
-    status = begin_change(node, expect, generation, &rpc, &before, cause);
     if (status != NODE_OK) return status;
     if (vllm_rpc_set_mode(rpc, mode, SET_MODE_MS, cause) == VLLM_RPC_REFUSED) return NODE_UNABLE;
-    pthread_mutex_lock(&node->lock);
-    *generation = ++node->generation;
-    pthread_mutex_unlock(&node->lock);
-    put_decision(node, actor, mode_name(before), mode_name(mode), reason);
+    *generation = end_change(node);
+    put_decision(node, actor, "mode", mode_name(before.mode), mode_name(mode), reason);
     return NODE_OK;
+}
+
+static const char *estimator_word(bool trimtab)
+{
+    return trimtab ? "trimtab" : "engine";
+}
+
+/* The one setting is `estimator`: whose fit is in force, the engine's or trimtab's. */
+static int read_settings(const json_t *settings, bool *trimtab, char **cause)
+{
+    const char *word = json_string_value(json_object_get(settings, "estimator"));
+
+    if (json_object_size(settings) != 1 || !word) {
+        cause_set(cause, "the one setting of this node is estimator: engine or trimtab");
+        return -1;
+    }
+    *trimtab = strcmp(word, estimator_word(true)) == 0;
+    if (*trimtab || strcmp(word, estimator_word(false)) == 0) return 0;
+    cause_set(cause, "estimator is engine or trimtab, not \"%.40s\"", word);
+    return -1;
+}
+
+static enum node_status set(struct node *base, const json_t *settings, int64_t expect,
+                            const char *reason, const struct node_actor *actor, int64_t *generation,
+                            char **cause)
+{
+    struct vllm_node *node = self(base);
+    struct vllm_rpc_view before;
+    struct vllm_rpc *rpc;
+    bool trimtab;
+    enum node_status status = begin_change(node, expect, generation, &rpc, &before, cause);
+
+    if (status != NODE_OK) return status;
+    if (read_settings(settings, &trimtab, cause) != 0) return NODE_INVALID;
+    if (vllm_rpc_set_estimator(rpc, trimtab, SET_MODE_MS, cause) == VLLM_RPC_REFUSED)
+        return NODE_UNABLE;
+    *generation = end_change(node);
+    put_decision(node, actor, "estimator", estimator_word(before.trimtab_fits),
+                 estimator_word(trimtab), reason);
+    return NODE_OK;
+}
+
+/* NULL where nothing can be set. */
+static json_t *settings(struct node *base)
+{
+    struct vllm_node *node = self(base);
+    struct vllm_rpc_view view = {.state = VLLM_RPC_PROBING};
+    int64_t generation;
+
+    pthread_mutex_lock(&node->lock);
+    generation = node->generation;
+    if (node->rpc) vllm_rpc_look(node->rpc, &view);
+    pthread_mutex_unlock(&node->lock);
+    if (view.state != VLLM_RPC_READY) return NULL;
+    return json_pack("{s:s, s:I}", "estimator", estimator_word(view.trimtab_fits), "generation",
+                     (json_int_t)generation);
 }
 
 /* ------------------------------------------------------------------------------------- the rest */
@@ -365,6 +428,8 @@ static void close_node(struct node *base)
 static const struct node_ops vllm_ops = {
     .snapshot = snapshot,
     .set_mode = set_mode,
+    .set = set,
+    .settings = settings,
     .text = text,
     .drain = drain,
     .idle = idle,
@@ -381,7 +446,7 @@ struct node *node_vllm_open(const struct node_vllm_options *options, char **caus
     }
     pthread_mutex_init(&node->lock, NULL);
     node->node.ops = &vllm_ops;
-    node->node.capabilities = NODE_CAN_SET_MODE; /* where the worker extension is */
+    node->node.capabilities = NODE_CAN_SET_MODE | NODE_CAN_SET; /* with the extension */
     snprintf(node->node.id, sizeof node->node.id, "%s", options->id);
     node->interval_ms = options->interval_ms > 0 ? options->interval_ms : NODE_VLLM_INTERVAL_MS;
     node->store = options->store;

@@ -309,6 +309,46 @@ def test_command_line(url, folder):
         daemon.stop()
 
 
+def test_steer(_url, folder):
+    """A vLLM with the worker extension, over stand-ins for its workers: tier 1."""
+    port_file = folder + "/port"
+    server = subprocess.Popen(
+        [sys.executable, SOURCE + "/tests/vllm/fake_vllm.py", port_file, SOURCE + "/controller/vllm", "ranks=2", "steps",
+         "page=" + SOURCE + "/tests/controller/data/vllm/ngram-k4-before.resp"],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    daemon = None
+    try:
+        wait("the stand-in listens", lambda: os.path.exists(port_file) and os.path.getsize(port_file) > 0, 60)
+        with open(port_file, encoding="ascii") as file:
+            daemon = Daemon(folder, ["--node", "gpu=http://127.0.0.1:" + file.read().strip()])
+        s = wait("the extension is found", lambda: (x := daemon.snapshot("gpu"))["node"]["tier"] == 1 and x["mode"] and x, 40)
+        check("with the extension it can be steered", s and s["mode"] == "adaptive" and s["node"]["unable"] == ""
+              and s["node"]["capabilities"] == ["mode", "settings"], daemon.snapshot("gpu"))
+        check("its coefficients are known", s and s["estimator"]["slope"] is not None
+              and s["estimator"]["positions"][0]["intercept"] is not None, s)
+        status, body = daemon.put("/api/v1/nodes/gpu/mode", {"mode": "fixed", "expect_generation": 0, "reason": "a test"})
+        check("a mode is set", (status, body.get("generation")) == (200, 1), body)
+        check("and read back from every rank", wait("fixed", lambda: daemon.snapshot("gpu")["mode"] == "fixed"))
+        status, body = daemon.put("/api/v1/nodes/gpu/mode", {"mode": "adaptive", "expect_generation": 0})
+        check("who did not see that is told", status == 409 and body["generation"] == 1, body)
+        status, body = daemon.put("/api/v1/nodes/gpu/mode", {"mode": "off"})
+        check("off is refused, with the reason", status == 501, body)
+        status, body = daemon.put("/api/v1/nodes/gpu/settings", {"estimator": "trimtab"})
+        check("trimtab's fit may be put in force", status == 200, body)
+        check("and is", wait("trimtab fits", lambda: daemon.get("/api/v1/nodes/gpu/settings").get("estimator") == "trimtab"))
+        status, body = daemon.put("/api/v1/nodes/gpu/settings", {"max_draft": 3})
+        check("what cannot be set is said", status == 400 and "estimator" in body["error"]["message"], body)
+        time.sleep(1.5)
+        made = rows(daemon, "SELECT what, before, after, reason FROM decision ORDER BY decision_id")
+        check("decisions are in the log", made == [("mode", "adaptive", "fixed", "a test"),
+                                                   ("estimator", "engine", "trimtab", "")], made)
+    finally:
+        if daemon:
+            daemon.stop()
+        server.terminate()
+        server.wait()
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trimtab-fleet.") as folder:
         port_file = folder + "/port"
@@ -318,7 +358,7 @@ def main():
             wait("the stand-in listens", lambda: os.path.exists(port_file))
             with open(port_file, encoding="ascii") as file:
                 url = "http://127.0.0.1:" + file.read()
-            for name, test in (("each", test_each), ("crowd", test_crowd), ("line", test_command_line)):
+            for name, test in (("each", test_each), ("crowd", test_crowd), ("line", test_command_line), ("steer", test_steer)):
                 os.mkdir(f"{folder}/{name}")
                 test(url, f"{folder}/{name}")
         finally:

@@ -11,6 +11,7 @@ usage: fake_vllm.py PORT-FILE FOLDER-OF-EXTENSION [OPTION...]
   broken-rank=R   that worker loses its manager after the start
   raise           the second trimtab_read is an exception in a worker (HTTP 500)
   huge            /server_info is larger than any
+  page=FILE       /metrics is the body of this raw answer
   steps           drafts are graded all the time: slope 1.2, intercepts -0.3
   steps-flip      the same, and the law turns round when coefficients are written
 """
@@ -108,6 +109,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/version":
             self.answer(200, {"version": "0.33.0"})
+        elif self.path == "/metrics" and "page" in options:
+            with open(options["page"], "rb") as file:
+                body = file.read().partition(b"\r\n\r\n")[2]
+            self.send_response(200)
+            self.send_header("content-type", "text/plain; version=1.0.0; charset=utf-8")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
         elif self.path == "/server_info?config_format=json" and "no-dev" not in options:
             if self.allowed():
                 self.answer(200, info())
