@@ -20,10 +20,9 @@ tests_kernels_estimator_sim_LDADD = kernels/libestimator.la
 
 # By hand, on traces: tests/kernels/estimator_traces [--requests N] FILE...
 check_PROGRAMS += tests/kernels/estimator_traces
-tests_kernels_estimator_traces_SOURCES = tests/kernels/estimator_traces.c \
-	controller/cause.c controller/cause.h controller/trace.c controller/trace.h controller/trace_json.c
+tests_kernels_estimator_traces_SOURCES = tests/kernels/estimator_traces.c
 tests_kernels_estimator_traces_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
-tests_kernels_estimator_traces_LDADD = kernels/libestimator.la $(JANSSON_LIBS) $(ZLIB_LIBS)
+tests_kernels_estimator_traces_LDADD = $(NODE_TEST_LIBS)
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/kernels/test_estimator tests/kernels/test_online tests/kernels/test_allocate
@@ -43,10 +42,18 @@ endif
 # The device flavour against the shim; contraction stays off, since the bits are compared.
 check_PROGRAMS += tests/kernels/test_estimator_device
 TESTS += tests/kernels/test_estimator_device
-tests_kernels_test_estimator_device_SOURCES = tests/kernels/test_estimator_device.cc tests/kernels/estimator_shim.cc
+tests_kernels_test_estimator_device_SOURCES = tests/kernels/test_estimator_device.cc
 tests_kernels_test_estimator_device_CPPFLAGS = $(shim_cppflags)
 tests_kernels_test_estimator_device_CXXFLAGS = $(shim_cxxflags)
-tests_kernels_test_estimator_device_LDADD = tests/kernels/libshim.la kernels/libestimator.la
+tests_kernels_test_estimator_device_LDADD = tests/kernels/libtrimtab_shim.la
+if HAVE_CUDA
+check_PROGRAMS += tests/kernels/test_estimator_gpu
+TESTS += tests/kernels/test_estimator_gpu
+tests_kernels_test_estimator_gpu_SOURCES = tests/kernels/test_estimator_device.cc
+tests_kernels_test_estimator_gpu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_kernels_test_estimator_gpu_CXXFLAGS = $(AM_CXXFLAGS) -std=c++17
+tests_kernels_test_estimator_gpu_LDADD = kernels/libtrimtab_core.la $(CUDA_LIBS)
+endif
 
 EXTRA_DIST += \
 	tests/kernels/data/vectors/README \

@@ -1,18 +1,23 @@
 // test_estimator_device.cc - the estimator and the allocation on a device against the CPU's, bit by
 // bit: the blob after every stretch of a stream, the bits of every step, every prediction, survival
-// and admitted length. TAP. Against the shim the threads of a block run in several orders.
+// and admitted length. TAP. Runs against the shim, where the threads of a block run in several
+// orders, and against a device.
 #include "config.h"
 
-#include "kernels/cuda_device.h"
 #include "kernels/estimator_handle.h"
 #include "kernels/trimtab_cuda.h"
-#include "tests/kernels/shim/shim.h"
+
+#include <cuda_runtime.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#ifdef LANE_SHIM
+#include "tests/kernels/shim/shim.h"
+#endif
 
 static int count, failed;
 
@@ -23,17 +28,28 @@ static void report(bool fine, const char *what, int kind, int positions, int row
                 ++count, what, kind == TT_PARITY ? "parity" : "online", positions, rows, order);
 }
 
-static struct cuda_device device;
+static tt *handle;
 
-extern "C" struct cuda_device *cuda_device_of(tt *)
+static void set_order(uint32_t order)
 {
-    return &device;
+#ifdef LANE_SHIM
+    shim_set_order(order);
+#else
+    (void)order;
+#endif
 }
 
-static tt *handle()
+// Copies wait for everything that was enqueued before.
+static bool send(const void *to, const void *from, size_t bytes)
 {
-    static char any;
-    return reinterpret_cast<tt *>(&any);
+    return cudaDeviceSynchronize() == cudaSuccess &&
+           cudaMemcpy(const_cast<void *>(to), from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+}
+
+static bool receive(void *to, const void *from, size_t bytes)
+{
+    return cudaDeviceSynchronize() == cudaSuccess &&
+           cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
 }
 
 // splitmix64 (Steele, Lea, Flood 2014).
@@ -64,21 +80,27 @@ struct batch {
     bool fine;
 
     batch(int rows_, int positions_);
+    batch(const batch &) = delete;
+    ~batch()
+    {
+        for (void *placed : memory) (void)cudaFree(placed);
+    }
     void draw(double level, bool hostile);
     void upload();
 
   private:
     size_t cells() const { return static_cast<size_t>(rows) * static_cast<size_t>(positions); }
+    std::vector<void *> memory;
     template <typename T> T *place(size_t n)
     {
-        T *memory = nullptr;
-        fine = fine && cuda_allocate(&device, &memory, n) == 0;
-        return memory;
+        void *placed = nullptr;
+        fine = fine && cudaMalloc(&placed, n * sizeof(T)) == cudaSuccess;
+        memory.push_back(placed);
+        return static_cast<T *>(placed);
     }
-    template <typename T> void send(const T *to, const std::vector<T> &from)
+    template <typename T> void put(const T *to, const std::vector<T> &from)
     {
-        fine = fine &&
-               cuda_upload(&device, const_cast<T *>(to), from.data(), from.size() * sizeof(T)) == 0;
+        fine = fine && send(to, from.data(), from.size() * sizeof(T));
     }
 };
 
@@ -133,13 +155,12 @@ void batch::draw(double level, bool hostile)
 
 void batch::upload()
 {
-    send(outcomes.feature, feature);
-    send(outcomes.predicted, predicted);
-    send(outcomes.admitted, admitted);
-    send(outcomes.verdict, verdict);
-    send(drafts.drafted, drafted);
-    fine = fine &&
-           cuda_upload(&device, const_cast<int64_t *>(drafts.budget), &budget, sizeof budget) == 0;
+    put(outcomes.feature, feature);
+    put(outcomes.predicted, predicted);
+    put(outcomes.admitted, admitted);
+    put(outcomes.verdict, verdict);
+    put(drafts.drafted, drafted);
+    fine = fine && send(drafts.budget, &budget, sizeof budget);
 }
 
 static tt_estimator *estimator_new(int kind, int positions)
@@ -198,12 +219,10 @@ static bool same_allocation(const tt_estimator *host, const batch &batch)
     std::vector<float> read_predicted(cells);
     std::vector<int32_t> admitted(batch.drafted.size()), read_admitted(batch.drafted.size());
     int32_t total = -1;
-    bool same =
-        cuda_download(&device, read_survival.data(), batch.drafts.survival, cells * 8) == 0 &&
-        cuda_download(&device, read_predicted.data(), batch.drafts.predicted, cells * 4) == 0 &&
-        cuda_download(&device, read_admitted.data(), batch.drafts.admitted,
-                      read_admitted.size() * 4) == 0 &&
-        cuda_download(&device, &total, batch.drafts.total, 4) == 0;
+    bool same = receive(read_survival.data(), batch.drafts.survival, cells * 8) &&
+                receive(read_predicted.data(), batch.drafts.predicted, cells * 4) &&
+                receive(read_admitted.data(), batch.drafts.admitted, read_admitted.size() * 4) &&
+                receive(&total, batch.drafts.total, 4);
     for (size_t r = 0; r < batch.drafted.size(); r++) {
         double p[TT_MAX_POSITIONS] = {0};
         for (int32_t k = 0; k < batch.drafted[r]; k++) {
@@ -229,17 +248,16 @@ static void check_stream(int kind, int positions, int rows, int steps, bool host
     int alarms = 0;
     bool states = true, bits = true, allocations = true;
     generator = 99 + static_cast<uint64_t>(positions);
-    shim_set_order(order);
-    if (cuda_device_open(&device, 0) != 0) std::abort();
+    set_order(order);
     batch batch(rows, positions);
-    bool fine = tt_cuda_estimator_new(handle(), host, static_cast<size_t>(rows), &on_device) == 0;
+    bool fine = tt_cuda_estimator_new(handle, host, static_cast<size_t>(rows), &on_device) == 0;
     for (int t = 0; fine && t < steps; t++) {
         int32_t step_bits = -1;
         batch.draw(t < 2 * steps / 3 ? 0.4 : -1.6, hostile);
         batch.upload();
         fine = batch.fine && tt_cuda_estimator_step(on_device, &batch.outcomes, nullptr) == 0 &&
                tt_cuda_estimator_allocate(on_device, &batch.drafts, nullptr) == 0 &&
-               cuda_download(&device, &step_bits, batch.outcomes.step_bits, 4) == 0;
+               receive(&step_bits, batch.outcomes.step_bits, 4);
         const int expected = cpu_step(host, batch, &refused);
         alarms += (expected & TT_STEP_DRIFT) != 0;
         bits = bits && step_bits == expected;
@@ -254,7 +272,6 @@ static void check_stream(int kind, int positions, int rows, int steps, bool host
         report(alarms > 0, "the stream holds a drift alarm", kind, positions, rows, order);
     tt_cuda_estimator_free(on_device);
     tt_estimator_free(host);
-    cuda_device_close(&device);
 }
 
 // Where the growing unit of the calibration's sums is divided out again.
@@ -265,10 +282,9 @@ static void check_rescale()
     tt_cuda_estimator *on_device = nullptr;
     uint64_t refused = 0;
     bool passed = false;
-    if (cuda_device_open(&device, 0) != 0) std::abort();
     batch batch(ROWS, POSITIONS);
     host->calibration.unit = 0.999e9;
-    bool fine = tt_cuda_estimator_new(handle(), host, ROWS, &on_device) == 0;
+    bool fine = tt_cuda_estimator_new(handle, host, ROWS, &on_device) == 0;
     for (int t = 0; fine && t < 3; t++) {
         batch.draw(0.0, false);
         batch.upload();
@@ -279,7 +295,6 @@ static void check_rescale()
     report(fine && passed, "long runs are rescaled alike", TT_ONLINE, POSITIONS, ROWS, 0);
     tt_cuda_estimator_free(on_device);
     tt_estimator_free(host);
-    cuda_device_close(&device);
 }
 
 // A step captured once and replayed over new numbers decides by itself when to refit; nothing but
@@ -292,27 +307,30 @@ static void check_graph()
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     uint64_t refused = 0;
-    if (cuda_device_open(&device, 0) != 0) std::abort();
     batch batch(ROWS, POSITIONS);
     generator = 5;
-    bool fine = tt_cuda_estimator_new(handle(), host, ROWS, &on_device) == 0 && batch.fine &&
-                cuda_synchronize(&device) == 0;
+    cudaStream_t stream = nullptr;
+    bool fine = tt_cuda_estimator_new(handle, host, ROWS, &on_device) == 0 && batch.fine &&
+                cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess;
+#ifdef LANE_SHIM
     const struct shim_counters before = shim_count();
-    fine = fine &&
-           cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeGlobal) == cudaSuccess &&
-           tt_cuda_estimator_step(on_device, &batch.outcomes, device.stream) == 0 &&
-           tt_cuda_estimator_allocate(on_device, &batch.drafts, device.stream) == 0;
+#endif
+    fine = fine && cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess &&
+           tt_cuda_estimator_step(on_device, &batch.outcomes, stream) == 0 &&
+           tt_cuda_estimator_allocate(on_device, &batch.drafts, stream) == 0;
+#ifdef LANE_SHIM
     const struct shim_counters after = shim_count();
     report(fine && after.launches - before.launches <= 3 && after.copies == before.copies &&
                after.synchronisations == before.synchronisations &&
                after.allocations == before.allocations,
            "a step is three launches and nothing else", TT_ONLINE, POSITIONS, ROWS, 0);
-    fine = fine && cudaStreamEndCapture(device.stream, &graph) == cudaSuccess &&
+#endif
+    fine = fine && cudaStreamEndCapture(stream, &graph) == cudaSuccess &&
            cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess;
     for (int t = 0; fine && t < STEPS; t++) {
         batch.draw(0.2, true);
         batch.upload();
-        fine = batch.fine && cudaGraphLaunch(exec, device.stream) == cudaSuccess &&
+        fine = batch.fine && cudaGraphLaunch(exec, stream) == cudaSuccess &&
                cpu_step(host, batch, &refused) >= 0 && same_allocation(host, batch);
     }
     fine = fine && same_state(on_device, host, refused);
@@ -320,9 +338,9 @@ static void check_graph()
            "a captured step can be replayed, refits and all", TT_ONLINE, POSITIONS, ROWS, 0);
     (void)cudaGraphExecDestroy(exec);
     (void)cudaGraphDestroy(graph);
+    (void)cudaStreamDestroy(stream);
     tt_cuda_estimator_free(on_device);
     tt_estimator_free(host);
-    cuda_device_close(&device);
 }
 
 // What a caller may get wrong, and a budget out of range.
@@ -331,13 +349,12 @@ static void check_bad_input()
     enum { POSITIONS = 4, ROWS = 3 };
     tt_estimator *host = estimator_new(TT_ONLINE, POSITIONS), *other = estimator_new(TT_PARITY, 4);
     tt_cuda_estimator *on_device = nullptr;
-    if (cuda_device_open(&device, 0) != 0) std::abort();
     batch batch(ROWS, POSITIONS);
     batch.draw(0.0, false);
-    bool fine = tt_cuda_estimator_new(handle(), nullptr, ROWS, &on_device) == TT_EINVAL &&
-                tt_cuda_estimator_new(handle(), host, 0, &on_device) == TT_EINVAL &&
-                tt_cuda_estimator_new(handle(), host, SIZE_MAX, &on_device) == TT_ELIMIT &&
-                !on_device && tt_cuda_estimator_new(handle(), host, ROWS, &on_device) == TT_OK;
+    bool fine = tt_cuda_estimator_new(handle, nullptr, ROWS, &on_device) == TT_EINVAL &&
+                tt_cuda_estimator_new(handle, host, 0, &on_device) == TT_EINVAL &&
+                tt_cuda_estimator_new(handle, host, SIZE_MAX, &on_device) == TT_ELIMIT &&
+                !on_device && tt_cuda_estimator_new(handle, host, ROWS, &on_device) == TT_OK;
     struct tt_cuda_outcomes outcomes = batch.outcomes;
     struct tt_cuda_drafts drafts = batch.drafts;
     outcomes.rows = drafts.rows = ROWS + 1;
@@ -359,26 +376,29 @@ static void check_bad_input()
     batch.budget = INT64_MAX;
     batch.upload();
     fine = batch.fine && tt_cuda_estimator_allocate(on_device, &batch.drafts, nullptr) == 0 &&
-           cuda_download(&device, admitted, batch.drafts.admitted, sizeof admitted) == 0 &&
-           admitted[0] == 0 && admitted[1] == 0 && admitted[2] == POSITIONS &&
+           receive(admitted, batch.drafts.admitted, sizeof admitted) && admitted[0] == 0 &&
+           admitted[1] == 0 && admitted[2] == POSITIONS &&
            tt_cuda_estimator_read(on_device, host, &counts, nullptr) == 0 &&
            counts.refused_rows == 2;
     batch.budget = -5;
     batch.upload();
     fine = fine && batch.fine &&
            tt_cuda_estimator_allocate(on_device, &batch.drafts, nullptr) == 0 &&
-           cuda_download(&device, admitted, batch.drafts.admitted, sizeof admitted) == 0 &&
-           admitted[2] == 0;
+           receive(admitted, batch.drafts.admitted, sizeof admitted) && admitted[2] == 0;
     report(fine, "numbers out of range do no harm", TT_ONLINE, POSITIONS, ROWS, 0);
     tt_cuda_estimator_free(on_device);
     tt_estimator_free(other);
     tt_estimator_free(host);
-    cuda_device_close(&device);
 }
 
 int main()
 {
+    const struct tt_options options = {"cuda", nullptr, 16, 1};
     const uint32_t orders[] = {0, 1, 20261130};
+    if (tt_open(&handle, &options) != TT_OK) {
+        std::printf("1..0 # SKIP no CUDA device to open\n");
+        return 77;
+    }
     for (uint32_t order : orders) {
         for (int kind = TT_ONLINE; kind <= TT_PARITY; kind++) {
             check_stream(kind, 6, 37, 330, false, order);
@@ -388,11 +408,14 @@ int main()
         }
     }
     check_stream(TT_ONLINE, 8, 300, 8, true, 0); // more rows than threads of the allocation
-    shim_set_order(0);
+    set_order(0);
     check_rescale();
     check_graph();
     check_bad_input();
+    tt_close(handle);
+#ifdef LANE_SHIM
     report(shim_count().live_bytes == 0, "all device memory is freed", TT_ONLINE, 0, 0, 0);
+#endif
     std::printf("1..%d\n", count);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
