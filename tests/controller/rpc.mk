@@ -15,4 +15,16 @@ EXTRA_DIST += tests/controller/corpus/rpc
 
 dist_check_SCRIPTS += tests/vllm/extension.test tests/vllm/rpc.test
 TESTS += tests/vllm/extension.test tests/vllm/rpc.test
+
+# A real vLLM, on a CPU: heavy, run by ./bootstrap check-vllm, which sets it up. Naming the tests under a condition that is
+# never true makes Automake write their rules.
+SUITE_VLLM = tests/vllm/classes.test tests/vllm/server.test
+dist_check_SCRIPTS += $(SUITE_VLLM)
+if TESTS_INCLUDE_E2E
+TESTS += $(SUITE_VLLM)
+endif
+check-vllm: all
+	@$(MAKE) $(AM_MAKEFLAGS) -j1 check TESTS='$(SUITE_VLLM)'
+.PHONY: check-vllm
+EXTRA_DIST += tests/vllm/convert.py tests/vllm/requirements.txt
 EXTRA_DIST += tests/vllm/fake_vllm.py tests/vllm/real_objects.py tests/vllm/unittest_tap.py
