@@ -17,5 +17,4 @@ dist_vllmpackage_DATA = \
 	controller/vllm/trimtab_vllm/__init__.py controller/vllm/trimtab_vllm/control.py \
 	controller/vllm/trimtab_vllm/engine.py controller/vllm/trimtab_vllm/labels.py \
 	controller/vllm/trimtab_vllm/worker.py
-dist_doc_DATA += docs/vllm.md
 EXTRA_DIST += controller/vllm/test_worker.py
