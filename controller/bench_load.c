@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +36,11 @@ struct bench {
     double run_ms[LOAD_MOST_POLICIES]; /* last wall time of a run in this cell */
     struct load_server *server;
     struct bench_store *store;
+};
+
+struct mix_trace { /* what the oracle is replayed on */
+    const char *name;
+    struct trace_set *traces;
 };
 
 static int fail(char *cause)
@@ -118,38 +122,6 @@ static void take_presets(int argc, char **argv, struct bench_option *options)
         }
 }
 
-static bool in_mix(const struct bench_prompt *prompt, const char *mix)
-{
-    return strcmp(mix, "mixed") == 0 || strcmp(mix, prompt->category) == 0;
-}
-
-static bool mixes_have_prompts(const struct bench *bench, const char *path)
-{
-    for (size_t m = 0; m < bench->grid.mixes; m++) {
-        bool any = false;
-
-        for (int i = 0; i < bench->prompts && !any; i++)
-            any = in_mix(&bench->prompt[i], bench->grid.mix[m]);
-        if (any) continue;
-        fprintf(stderr, "trimtab bench load: %s has no prompt of category \"%s\"\n", path,
-                bench->grid.mix[m]);
-        return false;
-    }
-    return true;
-}
-
-static char *default_database(void)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char *path = NULL;
-
-    if (state && state[0] == '/')
-        cause_set(&path, "%s/trimtab/bench.db", state);
-    else if (home && home[0] == '/')
-        cause_set(&path, "%s/.local/state/trimtab/bench.db", home);
-    return path;
-}
-
 /* 0, or 2 after complaining. */
 static int read_options(struct bench *bench, const struct bench_option *options)
 {
@@ -171,12 +143,13 @@ static int read_options(struct bench *bench, const struct bench_option *options)
                         bench_text(options, "temperatures")))
         return 2;
     bench->prompts = bench_read_prompts(prompts, &bench->prompt);
-    if (bench->prompts < 0 || !mixes_have_prompts(bench, prompts)) return 2;
+    if (bench->prompts < 0 || !load_grid_has_prompts(grid, bench->prompt, bench->prompts, prompts))
+        return 2;
     bench->draft = bench_text(options, "draft");
     bench->target = bench_text(options, "target");
     if (!bench->target) bench->target = bench->own_target = load_form_target(&cause);
     bench->database = bench_text(options, "db");
-    if (!bench->database) bench->database = bench->own_database = default_database();
+    if (!bench->database) bench->database = bench->own_database = load_default_database();
     if (bench->target && bench->database) return 0;
     fail(cause ? cause : strdup("HOME is not set; name a file for the results with --db"));
     return 2;
@@ -205,21 +178,6 @@ static bool make_cells(struct bench *bench)
     return true;
 }
 
-/* This program and the library of its kernels, told from any other build. */
-static json_t *describe_build(void)
-{
-    const char *(*const inside)(int) = tt_strerror;
-    char program[LOAD_DIGEST_SIZE], kernels[LOAD_DIGEST_SIZE] = "";
-    void *address;
-    Dl_info library;
-
-    memcpy(&address, &inside, sizeof address);
-    load_file_digest("/proc/self/exe", program);
-    if (dladdr(address, &library) != 0 && library.dli_fname)
-        load_file_digest(library.dli_fname, kernels);
-    return json_sprintf("%s-%s", program, kernels);
-}
-
 /* Whatever the figures of all forms depend on; a new object. */
 static json_t *describe(const struct bench *bench, const char *prompts)
 {
@@ -229,7 +187,7 @@ static json_t *describe(const struct bench *bench, const char *prompts)
     load_file_digest(prompts, texts);
     cost_cache_hardware(hardware, sizeof hardware);
     return json_pack("{s:s s:s s:s s:o s:s s:s s:i s:i s:i s:i}", "hardware", hardware, "engine",
-                     lm_engine_version(), "version", PACKAGE_VERSION, "build", describe_build(),
+                     lm_engine_version(), "version", PACKAGE_VERSION, "build", load_build_digest(),
                      "draft", draft, "prompts", texts, "threads", bench->threads, "parallel",
                      bench->parallel, "max_draft", bench->policies.max_draft, "tokens",
                      bench->tokens);
@@ -271,6 +229,13 @@ static struct load_cell *cells_of(const struct bench *bench, size_t form, size_t
     return &bench->cell[form * *count];
 }
 
+static int recall_cell(struct bench_store *store, struct load_cell *cell, char **cause)
+{
+    if (bench_store_each_block(store, &cell->load, take_block, cell, cause) != 0) return -1;
+    return bench_store_get_ratios(store, &cell->load, LOAD_ORACLE, &cell->oracle_to_best,
+                                  &cell->oracle_to_off, cause);
+}
+
 /* Read what an earlier run of the same command finished, or forget it. */
 static int recall_form(struct bench *bench, size_t form, bool fresh)
 {
@@ -283,7 +248,7 @@ static int recall_form(struct bench *bench, size_t form, bool fresh)
 
     for (size_t i = 0; i < count && status == 0; i++)
         status = fresh ? bench_store_forget(store, &cell[i].load, &cause)
-                       : bench_store_each_block(store, &cell[i].load, take_block, &cell[i], &cause);
+                       : recall_cell(store, &cell[i], &cause);
     bench_store_close(store);
     return status == 0 ? 0 : fail(cause);
 }
@@ -401,7 +366,7 @@ static char **make_prompts(const struct bench *bench, const struct load_cell *ce
 
     *count = 0;
     for (int i = 0; texts && i < bench->prompts; i++) {
-        if (!in_mix(&bench->prompt[i], cell->load.mix)) continue;
+        if (!load_in_mix(&bench->prompt[i], cell->load.mix)) continue;
         texts[*count] = load_server_chat(bench->server, bench->prompt[i].text, cause);
         if (texts[*count]) {
             ++*count;
@@ -412,6 +377,42 @@ static char **make_prompts(const struct bench *bench, const struct load_cell *ce
         return NULL;
     }
     return texts;
+}
+
+/* The mix's trace, recorded once a form. As load_server_run. */
+static int record_mix(struct bench *bench, const struct load_cell *cell, struct mix_trace *mix)
+{
+    const char **prompts = calloc((size_t)bench->prompts, sizeof *prompts);
+    struct load_texts texts = {
+        .prompt = prompts, .tokens = bench->tokens, .max_draft = cell->policies.max_draft};
+    char *cause = NULL;
+
+    for (int i = 0; prompts && i < bench->prompts; i++)
+        if (load_in_mix(&bench->prompt[i], cell->load.mix))
+            prompts[texts.count++] = bench->prompt[i].text;
+    show_progress(bench, cell, "recording for the oracle");
+    trace_set_free(mix->traces);
+    mix->name = cell->load.mix;
+    mix->traces = prompts ? load_server_record(bench->server, &texts, &cause) : NULL;
+    free(prompts);
+    if (mix->traces) return 0;
+    if (load_stopped) return 1;
+    clear_progress();
+    return fail(cause);
+}
+
+/* The oracle's bound of a greedy cell, by the costs as they are known now. Others have none: what
+ * would have been accepted depends on the rule, and a trace holds that of another one. */
+static int bound_cell(struct bench *bench, struct load_cell *cell, struct mix_trace *mix)
+{
+    char *cause = NULL;
+    int status = 0;
+
+    if (cell->load.temperature > 0) return 0;
+    if (mix->name != cell->load.mix) status = record_mix(bench, cell, mix);
+    if (status != 0) return status;
+    if (!load_oracle_bound(mix->traces, load_server_cost(bench->server), cell)) return fail(NULL);
+    return store_results(bench, cell, &cause) == 0 ? 0 : fail(cause);
 }
 
 static int run_cell(struct bench *bench, struct load_cell *cell)
@@ -455,12 +456,14 @@ static int run_form(struct bench *bench, size_t index)
     char *cause = NULL;
     size_t count;
     struct load_cell *cell = cells_of(bench, index, &count);
+    struct mix_trace mix = {NULL, NULL};
     int status = 0;
 
     for (size_t i = 0; i < count && status == 0; i++, bench->cells_done++) {
         long left = runs_left(bench, &cell[i]), runs = bench->runs_left;
 
-        if (left == 0) continue;
+        if (left == 0 && (cell[i].load.temperature > 0 || isfinite(cell[i].oracle_to_best)))
+            continue;
         if (!bench->server) {
             bench->server = load_server_open(&options, &cause);
             if (bench->server)
@@ -469,8 +472,10 @@ static int run_form(struct bench *bench, size_t index)
             if (!bench->store) status = fail(cause);
         }
         if (status == 0) status = load_stopped ? 1 : run_cell(bench, &cell[i]);
+        if (status == 0) status = bound_cell(bench, &cell[i], &mix);
         bench->runs_left = runs - left; /* what a cell leaves out is not waited for */
     }
+    trace_set_free(mix.traces);
     bench_store_close(bench->store);
     bench->store = NULL;
     load_server_close(bench->server);

@@ -15,6 +15,7 @@
 
 #include "controller/bench.h"
 #include "controller/inprocess.h"
+#include "controller/trace.h"
 #include "storage/bench.h"
 
 #define LOAD_MOST_DRAFT 16
@@ -49,6 +50,11 @@ struct load_grid {
 /* Read the lists `a,b,c` of forms, mixes and temperatures. False after complaining. */
 bool load_grid_read(struct load_grid *grid, const char *forms, const char *mixes,
                     const char *temperatures);
+/* Does a mix hold this prompt? Has every mix one of (count)? False after complaining of the file.
+ */
+bool load_in_mix(const struct bench_prompt *prompt, const char *mix);
+bool load_grid_has_prompts(const struct load_grid *grid, const struct bench_prompt *prompts,
+                           int count, const char *path);
 
 /* ---- bench_load_result.c */
 
@@ -65,6 +71,7 @@ struct load_cell {
     struct bench_cell load;
     struct load_policies policies;
     double tps[LOAD_MOST_POLICIES][LOAD_MOST_BLOCKS]; /* [block - 1]; NaN = not run */
+    double oracle_to_best, oracle_to_off;             /* replayed; NaN = unknown */
 };
 void load_cell_clear(struct load_cell *cell);
 /* Blocks in which the policy ran. */
@@ -82,11 +89,13 @@ struct load_interval {
 /* Student's interval of the mean of (count) independent values. */
 struct load_interval load_interval(const double *values, int count);
 
-/* One row a policy that ran. Names stand in the summary. */
+#define LOAD_ORACLE "oracle"
+/* One row a policy that ran, and one of the oracle's bound when it is known. Names stand in the
+ * summary. */
 struct load_summary {
     int count, adaptive; /* row of adaptive, -1 = it did not run */
-    struct bench_result row[LOAD_MOST_POLICIES];
-    char name[LOAD_MOST_POLICIES][LOAD_POLICY_NAME];
+    struct bench_result row[LOAD_MOST_POLICIES + 1];
+    char name[LOAD_MOST_POLICIES + 1][LOAD_POLICY_NAME];
     char best[LOAD_POLICY_NAME];
 };
 void load_cell_summarize(const struct load_cell *cell, struct load_summary *summary);
@@ -106,6 +115,25 @@ int load_form_make(const char *target, const char *path, const char *form, int t
                    char **cause);
 /* Tells the contents of a file (of a name, when there is no such file) from others. */
 void load_file_digest(const char *path, char out[LOAD_DIGEST_SIZE]);
+/* This program and the library of its kernels, told from any other build; a new string. */
+json_t *load_build_digest(void);
+/* bench.db in the user's state folder; malloc'd, or NULL without a home. */
+char *load_default_database(void);
+
+/* ---- bench_load_oracle.c */
+
+struct load_texts {            /* what is recorded: the mix's prompts, as they are in their file */
+    const char *const *prompt; /* (count) */
+    int count, tokens, max_draft;
+};
+/* Record greedy texts on a pair whose contexts are empty, and leaves something in them. NULL when
+ * load_stopped ended it, or with *cause. */
+struct trace_set *load_oracle_record(const struct pair *pair, const struct load_texts *texts,
+                                     char **cause);
+/* The oracle's rate over the best of off and fixed K, and over off, into the cell. False when out
+ * of memory. */
+bool load_oracle_bound(const struct trace_set *traces, const struct cost_model *cost,
+                       struct load_cell *cell);
 
 /* ---- bench_load_run.c */
 
@@ -121,6 +149,12 @@ struct load_server *load_server_open(const struct load_server_options *options, 
 void load_server_close(struct load_server *server); /* NULL-safe */
 /* The prompt in the target's chat template; malloc'd, or NULL with *cause. */
 char *load_server_chat(const struct load_server *server, const char *prompt, char **cause);
+
+/* Record for the oracle; the server serves nothing meanwhile. As load_oracle_record. */
+struct trace_set *load_server_record(struct load_server *server, const struct load_texts *texts,
+                                     char **cause);
+/* The adaptive loop's; the server's own. */
+const struct cost_model *load_server_cost(const struct load_server *server);
 
 struct load_requests {   /* of one block */
     char *const *prompt; /* (prompts) in the chat template */

@@ -1,8 +1,9 @@
-/* bench_load_form.c - where the target's forms are, and what tells a file from another; see
- * bench_load.h. The cache is the one that bootstrap fills: the packaged target and, in a folder of
- * the engine's version, what was made of it. */
+/* bench_load_form.c - where the target's forms and the results are, and what tells a file from
+ * another; see bench_load.h. The cache is the one that bootstrap fills: the packaged target and, in
+ * a folder of the engine's version, what was made of it. */
 #include "config.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -118,4 +119,30 @@ void load_file_digest(const char *path, char out[LOAD_DIGEST_SIZE])
     for (const char *at = path; !file && *at; at++)
         hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
     snprintf(out, LOAD_DIGEST_SIZE, "%016llx", (unsigned long long)hash);
+}
+
+json_t *load_build_digest(void)
+{
+    const char *(*const inside)(int) = tt_strerror;
+    char program[LOAD_DIGEST_SIZE], kernels[LOAD_DIGEST_SIZE] = "";
+    void *address;
+    Dl_info library;
+
+    memcpy(&address, &inside, sizeof address);
+    load_file_digest("/proc/self/exe", program);
+    if (dladdr(address, &library) != 0 && library.dli_fname)
+        load_file_digest(library.dli_fname, kernels);
+    return json_sprintf("%s-%s", program, kernels);
+}
+
+char *load_default_database(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char *path = NULL;
+
+    if (state && state[0] == '/')
+        cause_set(&path, "%s/trimtab/bench.db", state);
+    else if (home && home[0] == '/')
+        cause_set(&path, "%s/.local/state/trimtab/bench.db", home);
+    return path;
 }

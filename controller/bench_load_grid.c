@@ -73,3 +73,23 @@ bool load_grid_read(struct load_grid *grid, const char *forms, const char *mixes
     return each_word(forms, take_form, grid) && each_word(mixes, take_mix, grid) &&
            each_word(temperatures, take_temperature, grid);
 }
+
+bool load_in_mix(const struct bench_prompt *prompt, const char *mix)
+{
+    return strcmp(mix, "mixed") == 0 || strcmp(mix, prompt->category) == 0;
+}
+
+bool load_grid_has_prompts(const struct load_grid *grid, const struct bench_prompt *prompts,
+                           int count, const char *path)
+{
+    for (size_t m = 0; m < grid->mixes; m++) {
+        bool any = false;
+
+        for (int i = 0; i < count && !any; i++) any = load_in_mix(&prompts[i], grid->mix[m]);
+        if (any) continue;
+        fprintf(stderr, "trimtab bench load: %s has no prompt of category \"%s\"\n", path,
+                grid->mix[m]);
+        return false;
+    }
+    return true;
+}

@@ -73,8 +73,9 @@ static int column(double ratio)
     return at < PLOT_WIDTH - 1 ? (int)lround(at) : PLOT_WIDTH - 1;
 }
 
-/* One line of the plot: the interval as dashes, the ratio as a star, 1.0 as a bar. */
-static void plot_line(char out[PLOT_WIDTH + 1], const struct bench_result *row)
+/* One line of the plot: the interval as dashes, the ratio as a star, the oracle's bound as an o,
+ * 1.0 as a bar. */
+static void plot_line(char out[PLOT_WIDTH + 1], const struct bench_result *row, double oracle)
 {
     memset(out, ' ', PLOT_WIDTH);
     out[PLOT_WIDTH] = '\0';
@@ -83,6 +84,7 @@ static void plot_line(char out[PLOT_WIDTH + 1], const struct bench_result *row)
              i <= column(row->ratio_to_best_fixed_high); i++)
             out[i] = '-';
     out[column(1)] = '|';
+    if (isfinite(oracle)) out[column(oracle)] = 'o';
     if (isfinite(row->ratio_to_best_fixed)) out[column(row->ratio_to_best_fixed)] = '*';
 }
 
@@ -97,11 +99,19 @@ static void print_ratio(FILE *out, double ratio, double low, double high)
     fprintf(out, "  %-18s", text);
 }
 
+static void print_bound(FILE *out, double ratio)
+{
+    if (isfinite(ratio))
+        fprintf(out, "  %-6.3f", ratio);
+    else
+        fprintf(out, "  %-6s", "--");
+}
+
 static void print_plot(FILE *out, const struct load_cell *cells, size_t count)
 {
-    fprintf(out, "  %4s %-8s  %-18s  %-18s  %-4s  %-*.1f%*.1f\n", "x", "best", "adaptive/best 95 %",
-            "adaptive/off 95 %", "", PLOT_WIDTH / 2, PLOT_LEFT, PLOT_WIDTH - PLOT_WIDTH / 2,
-            PLOT_RIGHT);
+    fprintf(out, "  %4s %-8s  %-18s  %-18s  %-6s  %-4s  %-*.1f%*.1f\n", "x", "best",
+            "adaptive/best 95 %", "adaptive/off 95 %", "oracle", "", PLOT_WIDTH / 2, PLOT_LEFT,
+            PLOT_WIDTH - PLOT_WIDTH / 2, PLOT_RIGHT);
     for (size_t i = 0; i < count && same_group(cells, &cells[i]); i++) {
         struct load_summary summary;
         const struct bench_result *row;
@@ -111,11 +121,12 @@ static void print_plot(FILE *out, const struct load_cell *cells, size_t count)
         load_cell_summarize(&cells[i], &summary);
         if (summary.adaptive < 0) continue;
         row = &summary.row[summary.adaptive];
-        plot_line(line, row);
+        plot_line(line, row, cells[i].oracle_to_best);
         fprintf(out, "  %4d %-8s", cells[i].load.concurrency, summary.best);
         print_ratio(out, row->ratio_to_best_fixed, row->ratio_to_best_fixed_low,
                     row->ratio_to_best_fixed_high);
         print_ratio(out, row->ratio_to_off, row->ratio_to_off_low, row->ratio_to_off_high);
+        print_bound(out, cells[i].oracle_to_best);
         fprintf(out, "  %-4s  %s\n",
                 !row->verdict                       ? "--"
                 : strcmp(row->verdict, "pass") == 0 ? "PASS"

@@ -55,6 +55,7 @@ void load_cell_clear(struct load_cell *cell)
 {
     for (int policy = 0; policy < LOAD_MOST_POLICIES; policy++)
         for (int i = 0; i < LOAD_MOST_BLOCKS; i++) cell->tps[policy][i] = NAN;
+    cell->oracle_to_best = cell->oracle_to_off = NAN;
 }
 
 int load_cell_blocks(const struct load_cell *cell, int policy)
@@ -179,6 +180,23 @@ static const char *verdict(const struct bench_result *row)
                : "fail";
 }
 
+/* A bound, not a run: no rate, no interval. */
+static void add_oracle(const struct load_cell *cell, struct load_summary *summary)
+{
+    summary->row[summary->count++] =
+        (struct bench_result){.policy = LOAD_ORACLE,
+                              .best_fixed = summary->best[0] ? summary->best : NULL,
+                              .time_ms = utc_ms(),
+                              .tps = NAN,
+                              .tps_ci95 = NAN,
+                              .ratio_to_best_fixed = cell->oracle_to_best,
+                              .ratio_to_best_fixed_low = NAN,
+                              .ratio_to_best_fixed_high = NAN,
+                              .ratio_to_off = cell->oracle_to_off,
+                              .ratio_to_off_low = NAN,
+                              .ratio_to_off_high = NAN};
+}
+
 void load_cell_summarize(const struct load_cell *cell, struct load_summary *summary)
 {
     int best = load_cell_best(cell, LOAD_MOST_BLOCKS + 1);
@@ -201,4 +219,5 @@ void load_cell_summarize(const struct load_cell *cell, struct load_summary *summ
         }
         summary->count++;
     }
+    if (isfinite(cell->oracle_to_best) && summary->count > 0) add_oracle(cell, summary);
 }

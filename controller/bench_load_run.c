@@ -69,6 +69,24 @@ char *load_server_chat(const struct load_server *server, const char *prompt, cha
     return inprocess_chat(&server->adaptive, prompt, cause);
 }
 
+static void forget(struct load_server *server)
+{
+    inprocess_forget(&server->adaptive);
+    inprocess_forget(&server->other);
+}
+
+struct trace_set *load_server_record(struct load_server *server, const struct load_texts *texts,
+                                     char **cause)
+{
+    forget(server);
+    return load_oracle_record(&server->adaptive.pair, texts, cause);
+}
+
+const struct cost_model *load_server_cost(const struct load_server *server)
+{
+    return server->adaptive.cost;
+}
+
 static int measured_requests(int concurrency)
 {
     return 2 * concurrency > LEAST_REQUESTS ? 2 * concurrency : LEAST_REQUESTS;
@@ -191,8 +209,7 @@ int load_server_run(struct load_server *server, const struct load_policies *poli
         cause_set(cause, "out of memory");
         return -1;
     }
-    inprocess_forget(&server->adaptive);
-    inprocess_forget(&server->other);
+    forget(server);
     status =
         inprocess_run(process, jobs, count, requests->concurrency, between_steps, &watch, cause);
     if (status == 0 && load_stopped) status = 1;

@@ -181,6 +181,33 @@ int bench_store_each_block(struct bench_store *store, const struct bench_cell *c
     return rc == SQLITE_DONE ? 0 : failed(store, cause);
 }
 
+static double column_real(sqlite3_stmt *statement, int column)
+{
+    return sqlite3_column_type(statement, column) == SQLITE_NULL
+               ? NAN
+               : sqlite3_column_double(statement, column);
+}
+
+int bench_store_get_ratios(struct bench_store *store, const struct bench_cell *cell,
+                           const char *policy, double *to_best_fixed, double *to_off, char **cause)
+{
+    sqlite3_stmt *statement = prepare(store,
+                                      "SELECT ratio_to_best_fixed, ratio_to_off FROM bench_result"
+                                      " WHERE " CELL " AND policy = ?6",
+                                      cell);
+    int rc;
+
+    *to_best_fixed = *to_off = NAN;
+    sqlite3_bind_text(statement, 6, policy, -1, SQLITE_STATIC);
+    rc = sqlite3_step(statement);
+    if (rc == SQLITE_ROW) {
+        *to_best_fixed = column_real(statement, 0);
+        *to_off = column_real(statement, 1);
+    }
+    sqlite3_finalize(statement);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : failed(store, cause);
+}
+
 int bench_store_forget(struct bench_store *store, const struct bench_cell *cell, char **cause)
 {
     if (finish(store, prepare(store, "DELETE FROM bench_block WHERE " CELL, cell), cause) != 0)

@@ -49,6 +49,9 @@ int bench_store_each_block(struct bench_store *store, const struct bench_cell *c
                            void (*take)(void *state, const char *policy,
                                         const struct bench_block *block),
                            void *state, char **cause);
+/* A result's ratios; NaN when there is none. */
+int bench_store_get_ratios(struct bench_store *store, const struct bench_cell *cell,
+                           const char *policy, double *to_best_fixed, double *to_off, char **cause);
 /* Forget the cell's blocks and results. */
 int bench_store_forget(struct bench_store *store, const struct bench_cell *cell, char **cause);
 
