@@ -237,7 +237,9 @@ static void read_due(struct collector *collector, struct schedule *schedule,
 
         if (ok && schedule->node[0] == '\0') choose_first(collector, schedule);
         schedule->nodes_ms =
-            now_ms + (ok && schedule->node[0] != '\0' ? NODES_EVERY_MS : wishes->interval_ms);
+            now_ms + (ok && schedule->node[0] != '\0' && wishes->view != VIEW_FLEET
+                          ? NODES_EVERY_MS
+                          : wishes->interval_ms);
     }
     if (schedule->node[0] == '\0') {
         schedule->snapshot_ms = schedule->nodes_ms;

@@ -207,8 +207,19 @@ int model_take_nodes(struct model *model, const json_t *nodes, char **cause)
         COPY(node->id, item, "id");
         COPY(node->kind, item, "kind");
         COPY(node->model, item, "model");
+        COPY(node->engine, item, "engine");
         COPY(node->mode, item, "mode");
         COPY(node->unable, item, "unable");
+        node->throughput_tps = real_at(item, "throughput_tps");
+        node->mean_length = real_at(item, "mean_length");
+        node->accepted_verified_ratio = real_at(item, "accepted_verified_ratio");
+        node->slope = real_at(item, "slope");
+        node->drift_z = real_at(item, "drift_z");
+        node->queued = integer_at(item, "queued");
+        node->age_s =
+            integer_at(item, "read_ms") > 0
+                ? (double)(integer_at(item, "time_ms") - integer_at(item, "read_ms")) / 1000
+                : NAN;
         COPY(node->state, health, "state");
         COPY(node->reason, health, "reason");
         node->tier = (int)integer_at(item, "tier");

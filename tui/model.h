@@ -16,7 +16,7 @@
 #include "controller/snapshot.h"
 #include "tui/series.h"
 
-#define MODEL_NODES 256
+#define MODEL_NODES 1024
 #define MODEL_REQUESTS 512
 #define MODEL_DECISIONS 500
 #define MODEL_MARKS 256
@@ -48,8 +48,12 @@ enum series_name {
 
 struct model_node {
     char id[SNAPSHOT_NAME], kind[16], model[SNAPSHOT_NAME], mode[16], state[16], reason[200];
+    char engine[32];
     char unable[200]; /* why a capability is missing */
-    int tier;         /* -1 = unknown */
+    double throughput_tps, mean_length, accepted_verified_ratio, slope, drift_z;
+    double age_s; /* of its figures, when the daemon made the list */
+    int64_t queued;
+    int tier; /* -1 = unknown */
     bool can_set_mode, can_set;
 };
 

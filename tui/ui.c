@@ -289,6 +289,7 @@ static unsigned back(struct ui *ui)
 
 static unsigned act(struct ui *ui, enum action action)
 {
+    struct ui_list *list = &ui->list[ui->view];
     const int page = 10;
 
     switch (action) {
@@ -346,7 +347,8 @@ static unsigned act(struct ui *ui, enum action action)
         ui_ask_cancel(ui);
         return UI_DRAW;
     case ACTION_SORT:
-        ui->list[ui->view].sort++;
+        list->sort++;
+        if (list->selected == 0) list->identity = -1; /* who looks at the top wants the new one */
         return UI_DRAW;
     case ACTION_FILTER:
         ui->prompt = PROMPT_FILTER;

@@ -45,11 +45,10 @@ struct ui {
 
     struct ui_list list[VIEW_COUNT];
     int help_top, positions_top;
-    int order[MODEL_REQUESTS]; /* rows of the shown list, as indices of the model's; while drawing
-                                */
+    int order[MODEL_NODES]; /* rows of the shown list, as indices of the model's; while drawing
+                             */
 };
-_Static_assert(MODEL_REQUESTS >= MODEL_DECISIONS && MODEL_REQUESTS >= MODEL_NODES,
-               "holds any list");
+_Static_assert(MODEL_NODES >= MODEL_DECISIONS && MODEL_NODES >= MODEL_REQUESTS, "holds any list");
 
 /* ---- of ui_act.c, for ui.c and the views */
 void ui_say(struct ui *ui, enum element element, bool until_key, const char *text);
