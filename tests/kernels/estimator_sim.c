@@ -1,8 +1,9 @@
 /* estimator_sim.c - what `online` is worth in closed loops against `parity` and an oracle that
  * knows the law: estimator_world.c draws the streams, estimator_loop.c plays them.
  *
- * usage: estimator_sim [--steps N] [--seeds N] [--only STREAM] [--token-cost X]    a table
- *        estimator_sim --check                                   a short run with bounds, in TAP
+ * usage: estimator_sim [OPTION]...    a table
+ *            --steps N --seeds N --only STREAM --token-cost X --explore 0|1
+ *        estimator_sim --check        a short run with bounds, in TAP
  *
  * Everything is seeded; the same arguments print the same figures.
  */
@@ -197,7 +198,7 @@ static int check_all(void)
 static int usage(void)
 {
     fprintf(stderr, "usage: estimator_sim [--check] [--steps N] [--seeds N] [--only STREAM]\n"
-                    "                     [--token-cost X]\n"
+                    "                     [--token-cost X] [--explore 0|1]\n"
                     "at least 2000 steps, 1 seed; a token's cost is above 0\n");
     return 2;
 }
@@ -218,6 +219,8 @@ int main(int argc, char **argv)
             only = argv[i + 1];
         else if (strcmp(argv[i], "--token-cost") == 0)
             options.token_cost = atof(argv[i + 1]);
+        else if (strcmp(argv[i], "--explore") == 0)
+            options.explore = atoi(argv[i + 1]) != 0;
         else
             return usage();
     }
