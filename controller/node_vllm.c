@@ -178,6 +178,17 @@ static void fill_failure(const struct vllm_node *node, struct snapshot *out)
     say(out, "failed", text);
 }
 
+/* What is no trouble but should be known. */
+static const char *remark(const struct vllm_node *node)
+{
+    struct vllm_rpc_view view = {.open = false};
+
+    if (node->rpc) vllm_rpc_look(node->rpc, &view);
+    if (view.open) return "its dev mode can be commanded by whoever reaches it: use a tunnel";
+    if (node->silent) return "no series of speculation: it is off there, or hidden";
+    return node->refused;
+}
+
 static void fill_health(const struct vllm_node *node, struct snapshot *out)
 {
     char text[sizeof out->health.reason];
@@ -205,10 +216,8 @@ static void fill_health(const struct vllm_node *node, struct snapshot *out)
         snprintf(text, sizeof text, "restarted %lld s ago: its counters began anew",
                  (long long)since_s);
         say(out, "ok", text);
-    } else if (node->silent) {
-        say(out, "ok", "no series of speculation: it is off there, or hidden");
     } else {
-        say(out, "ok", node->refused);
+        say(out, "ok", remark(node));
     }
 }
 
