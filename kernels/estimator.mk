@@ -12,10 +12,10 @@ kernels_libestimator_la_SOURCES = \
 kernels_libestimator_la_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fopenmp-simd
 
 # The same on a device; tests/kernels/estimator.mk compiles it against the shim.
-EXTRA_DIST += kernels/estimator.cu kernels/trimtab_cuda.h
+EXTRA_DIST += kernels/estimator.cu
 if HAVE_CUDA
 noinst_LTLIBRARIES += kernels/libestimator_cuda.la
-kernels_libestimator_cuda_la_SOURCES = kernels/estimator.cu kernels/trimtab_cuda.h
+kernels_libestimator_cuda_la_SOURCES = kernels/estimator.cu
 -include kernels/$(DEPDIR)/estimator.cu.d
 MOSTLYCLEANFILES += kernels/$(DEPDIR)/estimator.cu.d
 endif
