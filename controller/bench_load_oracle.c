@@ -84,6 +84,7 @@ bool load_oracle_bound(const struct trace_set *traces, const struct cost_model *
     options.mode = MODE_ADAPTIVE;
     oracle = replay_run(&options, 1, NULL);
     if (!(oracle > 0) || !(best > 0) || !(off > 0)) return false;
+    if (oracle < best) oracle = best; /* who knows all may also do what the best fixed K does */
     cell->oracle_to_best = oracle / best;
     cell->oracle_to_off = oracle / off;
     return true;

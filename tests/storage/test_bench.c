@@ -110,6 +110,23 @@ static void forgetting_a_cell_leaves_the_others(void **state)
     bench_store_close(store);
 }
 
+static void ratios_are_found_again(void **state)
+{
+    struct place *place = *state;
+    struct bench_store *store = open_bench(place, "{}");
+    const struct bench_result result = {
+        .policy = "oracle", .ratio_to_best_fixed = 1.25, .ratio_to_off = NAN};
+    double to_best, to_off;
+
+    assert_int_equal(bench_store_get_ratios(store, &cell, "oracle", &to_best, &to_off, NULL), 0);
+    assert_true(isnan(to_best) && isnan(to_off));
+    assert_int_equal(bench_store_put_result(store, &cell, &result, NULL), 0);
+    assert_int_equal(bench_store_get_ratios(store, &cell, "oracle", &to_best, &to_off, NULL), 0);
+    assert_float_equal(to_best, 1.25, 1e-9);
+    assert_true(isnan(to_off));
+    bench_store_close(store);
+}
+
 static void a_file_has_one_writer(void **state)
 {
     struct place *place = *state;
@@ -137,6 +154,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_broken_run_finds_its_blocks, setup, place_teardown),
         cmocka_unit_test_setup_teardown(another_configuration_begins_anew, setup, place_teardown),
         cmocka_unit_test_setup_teardown(forgetting_a_cell_leaves_the_others, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(ratios_are_found_again, setup, place_teardown),
         cmocka_unit_test_setup_teardown(a_file_has_one_writer, setup, place_teardown),
     };
 
