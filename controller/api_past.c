@@ -463,6 +463,10 @@ static bool take_toggle(void *state, int columns, const char *const *names,
     s->toggle.gain_high = real_of(&value[5]);
     s->toggle.n = integer_of(&value[6]);
     s->toggle.window_s = real_of(&value[7]);
+    s->toggle.tps_before = real_of(&value[8]);
+    s->toggle.tps_after = real_of(&value[9]);
+    s->toggle.step_ms_before = real_of(&value[10]);
+    s->toggle.step_ms_after = real_of(&value[11]);
     return true;
 }
 
@@ -470,7 +474,8 @@ static bool read_toggle(struct past *past)
 {
     static const char sql[] =
         "SELECT time_ms, before, after, gain, gain_low, gain_high, seconds_before + seconds_after,"
-        " min(seconds_before, seconds_after) FROM toggle_effect"
+        " min(seconds_before, seconds_after), tps_before, tps_after, step_ms_before, step_ms_after"
+        " FROM toggle_effect"
         " WHERE run_id = ?1 AND time_ms <= ?2 ORDER BY time_ms DESC LIMIT 1";
 
     return query(past, sql, take_toggle);

@@ -113,6 +113,10 @@ void report_effect(const struct rates_effect *effect, struct snapshot *out)
     out->toggle.time_ms = effect->time_ms;
     snprintf(out->toggle.before, sizeof out->toggle.before, "%s", mode_name(effect->before));
     snprintf(out->toggle.after, sizeof out->toggle.after, "%s", mode_name(effect->after));
+    out->toggle.tps_before = effect->tps_before;
+    out->toggle.tps_after = effect->tps_after;
+    out->toggle.step_ms_before = effect->step_ms_before;
+    out->toggle.step_ms_after = effect->step_ms_after;
     out->toggle.gain = effect->gain;
     out->toggle.gain_low = effect->low;
     out->toggle.gain_high = effect->high;

@@ -41,59 +41,95 @@ void rates_window(const struct rates *rates, int window_s, struct rates_second *
     }
 }
 
+/* Busy seconds of one side of a change of mode, oldest first. */
 struct side {
-    double n, sum, squares;
+    int n;
+    double rate[SIDE_SECONDS];      /* tok/s */
+    double step_ms;                 /* sum of step times, then its mean */
+    double mean, variance, freedom; /* relative variance of the mean; its degrees of freedom */
 };
 
-/* Busy seconds from `back` on while the mode stays; returns where it stopped. */
+/* Seconds from `back` towards the past while the mode stays, at most SIDE_SECONDS of them; returns
+ * where the mode changed. */
 static int gather(const struct rates *rates, int back, struct side *side)
 {
-    enum mode mode = newest(rates, back)->mode;
+    const enum mode mode = newest(rates, back)->mode;
+    int64_t steps = 0;
 
-    for (int taken = 0; back < rates->count && newest(rates, back)->mode == mode; back++) {
+    for (int taken = 0; back < rates->count && newest(rates, back)->mode == mode; back++, taken++) {
         const struct rates_second *second = newest(rates, back);
-        double rate = (double)second->delta.emitted / second->seconds;
 
         if (second->delta.steps == 0 || taken >= SIDE_SECONDS) continue;
-        side->n++;
-        side->sum += rate;
-        side->squares += rate * rate;
-        taken++;
+        side->rate[side->n++] = (double)second->delta.emitted / second->seconds;
+        side->step_ms += second->delta.step_ms;
+        steps += second->delta.steps;
     }
+    side->step_ms = steps > 0 ? side->step_ms / (double)steps : (double)NAN;
     return back;
 }
 
-/* Relative variance of the mean. */
-static double relative_variance(const struct side *side)
+/* Neighbouring seconds are alike (a long request lasts many): n of them count as n(1-r)/(1+r)
+ * independent ones, r their correlation corrected for its bias (Kendall 1954). As in the store's
+ * view toggle_effect. */
+static void judge(struct side *side)
 {
-    double mean = side->sum / side->n;
-    double variance = (side->squares - side->n * mean * mean) / (side->n - 1);
+    double squares = 0, products = 0, r, effective;
 
-    return variance > 0 ? variance / side->n / (mean * mean) : 0;
+    for (int i = 0; i < side->n; i++) side->mean += side->rate[i] / side->n;
+    for (int i = 0; i < side->n; i++) {
+        double d = side->rate[i] - side->mean;
+
+        squares += d * d;
+        if (i > 0) products += d * (side->rate[i - 1] - side->mean);
+    }
+    r = squares > 0 ? products / squares : 0;
+    r = (r + 1.0 / side->n) / fmax(0.1, 1 - 3.0 / side->n);
+    r = fmin(fmax(r, 0), 0.95);
+    effective = side->n * (1 - r) / (1 + r);
+    side->variance = squares / (side->n - 1) / effective / (side->mean * side->mean);
+    side->freedom = fmax(1, effective - 1);
+}
+
+/* Half of the 95 % interval of the logarithm of the ratio of two means: Welch 1947 by the delta
+ * method; Student's quantile by Abramowitz & Stegun 26.7.5. */
+static double half_width(const struct side *a, const struct side *b)
+{
+    double v = a->variance + b->variance,
+           f = v * v /
+               (a->variance * a->variance / a->freedom + b->variance * b->variance / b->freedom);
+
+    f = isfinite(f) ? fmax(1, f) : 1e9;
+    return (1.96 + 2.372 / f + 2.822 / (f * f) + 2.556 / (f * f * f)) * sqrt(v);
 }
 
 bool rates_toggle_effect(const struct rates *rates, struct rates_effect *effect)
 {
     struct side after = {0}, before = {0};
     int change, end;
-    double ratio, spread;
+    double ratio, half;
 
     if (rates->count == 0) return false;
     change = gather(rates, 0, &after);
     if (change + SETTLE_SECONDS >= rates->count) return false;
     end = gather(rates, change + SETTLE_SECONDS, &before);
     if (newest(rates, change)->mode != newest(rates, end - 1)->mode) return false;
-    if (after.n < LEAST_SECONDS || before.n < LEAST_SECONDS || after.sum <= 0 || before.sum <= 0)
-        return false;
-    ratio = after.sum / after.n / (before.sum / before.n);
-    spread = 1.96 * sqrt(relative_variance(&after) + relative_variance(&before));
+    if (after.n < LEAST_SECONDS || before.n < LEAST_SECONDS) return false;
+    judge(&after);
+    judge(&before);
+    if (!(after.mean > 0 && before.mean > 0)) return false;
+    ratio = after.mean / before.mean;
+    half = half_width(&before, &after);
     *effect = (struct rates_effect){
         .before = newest(rates, change)->mode,
         .after = newest(rates, 0)->mode,
+        .tps_before = before.mean,
+        .tps_after = after.mean,
+        .step_ms_before = before.step_ms,
+        .step_ms_after = after.step_ms,
         .gain = ratio - 1,
-        .low = ratio * exp(-spread) - 1,
-        .high = ratio * exp(spread) - 1,
-        .n = (int64_t)(after.n + before.n),
+        .low = ratio * exp(-half) - 1,
+        .high = ratio * exp(half) - 1,
+        .n = after.n + before.n,
         .window_s = after.n < before.n ? after.n : before.n,
         .time_ms = newest(rates, change - 1)->time_ms,
     };

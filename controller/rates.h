@@ -37,14 +37,15 @@ void rates_window(const struct rates *rates, int window_s, struct rates_second *
 
 struct rates_effect {
     enum mode before, after;
+    double tps_before, tps_after, step_ms_before, step_ms_after; /* means */
     double gain, low, high; /* tok/s after over before, less 1, and its 95 % interval */
     int64_t n;              /* seconds with work, both sides */
     double window_s;        /* the shorter side */
     int64_t time_ms;        /* of the change */
 };
-/* Effect of the last change of mode, from busy seconds on both sides (up to 300 each, no other
- * change between). False until each side has at least 5. Interval: delta method on the log of the
- * ratio of mean per-second rates. */
+/* Effect of the last change of mode, from the busy ones of up to 300 seconds on both sides, no
+ * other change between. False until each side has at least 5. The interval is that of the store's
+ * view toggle_effect: what is shown live is what is read later. */
 bool rates_toggle_effect(const struct rates *rates, struct rates_effect *effect);
 
 #endif

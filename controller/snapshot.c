@@ -168,8 +168,18 @@ static const struct field health_fields[] = {
 
 #define TOGGLE(KIND, MEMBER) FIELD(KIND, struct snapshot, toggle.MEMBER, #MEMBER)
 static const struct field toggle_fields[] = {
-    TOGGLE(TIME, time_ms),  TOGGLE(TEXT, before),    TOGGLE(TEXT, after), TOGGLE(REAL, gain),
-    TOGGLE(REAL, gain_low), TOGGLE(REAL, gain_high), TOGGLE(INTEGER, n),  TOGGLE(REAL, window_s),
+    TOGGLE(TIME, time_ms),
+    TOGGLE(TEXT, before),
+    TOGGLE(TEXT, after),
+    TOGGLE(REAL, gain),
+    TOGGLE(REAL, gain_low),
+    TOGGLE(REAL, gain_high),
+    TOGGLE(INTEGER, n),
+    TOGGLE(REAL, window_s),
+    ADDED(REAL, struct snapshot, toggle.tps_before, "tps_before"),
+    ADDED(REAL, struct snapshot, toggle.tps_after, "tps_after"),
+    ADDED(REAL, struct snapshot, toggle.step_ms_before, "step_ms_before"),
+    ADDED(REAL, struct snapshot, toggle.step_ms_after, "step_ms_after"),
 };
 
 /* --------------------------------------------------------------------------------------- clear */

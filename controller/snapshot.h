@@ -84,6 +84,7 @@ struct snapshot {
         bool known;
         int64_t time_ms;
         char before[16], after[16];
+        double tps_before, tps_after, step_ms_before, step_ms_after;
         double gain, gain_low, gain_high;
         int64_t n;
         double window_s;

@@ -29,6 +29,7 @@ check-e2e: all
 include tests/kernels/local.mk
 include tests/storage/local.mk
 include tests/controller/local.mk
+include tests/controller/rates.mk
 include tests/controller/http.mk
 include tests/controller/plan.mk
 include tests/controller/watchdog.mk

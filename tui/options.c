@@ -60,6 +60,8 @@ static const struct option_row {
     {"reason", 0, TEXT, AT(reason), 0, 0, "TEXT", "why, for the decision log", "mode set"},
     {"minutes", 0, COUNT, AT(minutes), 1, 1440, "N", "how long to compare [10]", "ab"},
     {"window", 0, COUNT, AT(window_s), 3, 3600, "S", "length of one turn [30]", "ab"},
+    {"effect", 0, COUNT, AT(effect_s), 5, 300, "S",
+     "then count and tell what it did, S seconds before and after", "mode"},
     {"db", 0, TEXT, AT(database), 0, 0, "FILE", "the store; else the daemon's", "query export"},
     {"csv", 0, FLAG, AT(csv), 0, 0, NULL, "print CSV", "query"},
     {"jsonl", 0, FLAG, AT(jsonl), 0, 0, NULL, "print one JSON object a row", "query"},

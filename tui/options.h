@@ -25,7 +25,7 @@ struct options {
     enum scheme scheme;
     bool scheme_given, read_only, utc, ascii, no_color, once, json, mouse, csv, jsonl, overwrite,
         dump_keys, plain, help, version;
-    int64_t interval_ms, limit_rows, timeout_s, count, minutes, window_s;
+    int64_t interval_ms, effect_s, limit_rows, timeout_s, count, minutes, window_s;
     int words_count; /* what is left: the verb's arguments */
     char **words;
 };

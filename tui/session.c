@@ -155,3 +155,20 @@ int session_health(const struct snapshot *snapshot)
     return strcmp(snapshot->health.state, "ok") == 0 && snapshot->store.ok ? EXIT_HEALTHY
                                                                            : EXIT_DEGRADED;
 }
+
+const char *session_effect(const struct snapshot *s, bool utc, char *out, size_t size)
+{
+    char clock[TEXT_NUMBER], n[7][TEXT_NUMBER];
+
+    if (!s->toggle.known) return NULL;
+    snprintf(
+        out, size,
+        "%s to %s at %s: %s to %s tok/s, %s %% (95 %% %s..%s), step %s to %s ms, %.0f s each side",
+        s->toggle.before, s->toggle.after, text_clock(clock, s->toggle.time_ms, utc),
+        text_significant(n[0], s->toggle.tps_before), text_significant(n[1], s->toggle.tps_after),
+        text_signed(n[2], s->toggle.gain * 100, 1), text_signed(n[3], s->toggle.gain_low * 100, 1),
+        text_signed(n[4], s->toggle.gain_high * 100, 1),
+        text_significant(n[5], s->toggle.step_ms_before),
+        text_significant(n[6], s->toggle.step_ms_after), s->toggle.window_s);
+    return out;
+}

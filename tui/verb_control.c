@@ -6,12 +6,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "controller/nearest.h"
 #include "tui/session.h"
 #include "tui/text.h"
 #include "tui/verbs.h"
 
+#define EFFECT_SLACK_S 10  /* a busy node is sampled late; the change lies a little back */
 #define READ_BACK_MS 30000 /* a busy remote node may take this long to have switched */
 #define POLL_MS 200
 
@@ -75,6 +77,39 @@ int control_read_back(struct client *client, const char *node, enum mode wanted,
     return EXIT_DEGRADED;
 }
 
+/* Count until both sides are long enough, `seconds` of them; the line is kept up to date on a
+ * terminal. What was seen when it is stopped earlier has been said. */
+static int tell_effect(const struct options *options, struct client *client, const char *node,
+                       int64_t changed_ms)
+{
+    const bool watched = isatty(STDOUT_FILENO) != 0;
+    int64_t seconds = options->effect_s;
+    struct snapshot s;
+    char text[240];
+    int status = EXIT_DEGRADED;
+
+    for (int64_t waited_s = 0; waited_s < seconds + EFFECT_SLACK_S; waited_s++) {
+        bool known;
+
+        session_sleep_ms(1000);
+        if (session_get_snapshot(client, node, &s, NULL, &status) != 0) return status;
+        known = s.toggle.known && s.toggle.time_ms >= changed_ms - EFFECT_SLACK_S * 1000;
+        if (watched && known) {
+            printf("\r\033[K%s", session_effect(&s, options->utc, text, sizeof text));
+            fflush(stdout);
+        }
+        if (known && s.toggle.window_s >= (double)seconds) break;
+    }
+    if (!s.toggle.known || s.toggle.time_ms < changed_ms - EFFECT_SLACK_S * 1000) {
+        session_say("%s has not enough seconds with work on both sides of the change to tell",
+                    node);
+        return EXIT_DEGRADED;
+    }
+    printf("%s%s\n", watched ? "\r\033[K" : "",
+           session_effect(&s, options->utc, text, sizeof text));
+    return EXIT_HEALTHY;
+}
+
 int verb_mode(const struct options *options)
 {
     static const char *const names[] = {"adaptive", "fixed", "off", "shadow"};
@@ -105,6 +140,8 @@ int verb_mode(const struct options *options)
         if (snapshot.mode == MODE_FIXED && snapshot.fixed_draft >= 0)
             printf(" K=%d", snapshot.fixed_draft);
         printf(" is in force (generation %lld)\n", (long long)snapshot.generation);
+        fflush(stdout);
+        if (options->effect_s > 0) status = tell_effect(options, client, node, snapshot.time_ms);
     }
     client_free(client);
     return status;

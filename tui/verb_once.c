@@ -248,11 +248,11 @@ static void print_facts(const struct snapshot *s)
     print_toggle_facts(s);
 }
 
-static void print_status(const struct snapshot *s)
+static void print_status(const struct snapshot *s, bool utc)
 {
     char mode[40], tps[TEXT_NUMBER], tokens[TEXT_NUMBER], up[TEXT_NUMBER], running[TEXT_NUMBER],
         queued[TEXT_NUMBER];
-    char clean[400], reason[400];
+    char clean[400], reason[400], effect[240];
 
     if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
         snprintf(mode, sizeof mode, "fixed K=%d", s->fixed_draft);
@@ -267,6 +267,7 @@ static void print_status(const struct snapshot *s)
            text_uptime(up, s->uptime_s), text_clean(clean, sizeof clean, s->node.model));
     if (s->health.reason[0] != '\0')
         printf("  %s\n", text_clean(reason, sizeof reason, s->health.reason));
+    if (session_effect(s, utc, effect, sizeof effect) != NULL) printf("  %s\n", effect);
     if (!s->store.ok)
         printf("  store: not writing: %s\n", text_clean(reason, sizeof reason, s->store.reason));
 }
@@ -298,7 +299,7 @@ int verb_status(const struct options *options)
         if (options->plain && !options->json)
             print_facts(&snapshot);
         else if (!options->json)
-            print_status(&snapshot);
+            print_status(&snapshot, options->utc);
         json_array_append_new(snapshots, document);
     }
     if (!found && options->node != NULL) {

@@ -14,6 +14,7 @@
 #define ARROW "\xe2\x86\x92"  /* → */
 #define TIMES "\xc3\x97"      /* × */
 #define PLUS_MINUS "\xc2\xb1" /* ± */
+#define FIRM_S 300            /* seconds a side when the effect of a toggle is counted to its end */
 #define NORMAL_95 1.96        /* half a 95 % interval, in standard errors */
 #define SPARK_COLS 8
 #define SPARK_MS 60000 /* what the sparkline spans */
@@ -254,7 +255,8 @@ static void draw_toggle(const struct ui *ui, struct screen *screen, const struct
 {
     const struct snapshot *s = &ui->shown;
     char clock[TEXT_NUMBER], gain[TEXT_NUMBER], low[TEXT_NUMBER], high[TEXT_NUMBER],
-        seconds[TEXT_NUMBER], n[TEXT_NUMBER], what[80], effect[48], interval[128];
+        seconds[TEXT_NUMBER], n[TEXT_NUMBER], tps[2][TEXT_NUMBER], step[2][TEXT_NUMBER], what[80],
+        effect[48], interval[128], rates[80], steps[80];
     bool clear = s->toggle.gain_low > 0 || s->toggle.gain_high < 0;
 
     screen_clip(screen, area);
@@ -273,6 +275,11 @@ static void draw_toggle(const struct ui *ui, struct screen *screen, const struct
              text_signed(low, s->toggle.gain_low * 100, 0),
              text_signed(high, s->toggle.gain_high * 100, 0), text_count(n, s->toggle.n));
     text_significant(seconds, s->toggle.window_s);
+    snprintf(rates, sizeof rates, "%s" ARROW "%s", text_significant(tps[0], s->toggle.tps_before),
+             text_significant(tps[1], s->toggle.tps_after));
+    snprintf(steps, sizeof steps, "%s" ARROW "%s",
+             text_significant(step[0], s->toggle.step_ms_before),
+             text_significant(step[1], s->toggle.step_ms_after));
     const struct ui_label label[] = {
         {"toggled", what, "", ELEMENT_VALUE},
         {"", effect, "",
@@ -281,7 +288,10 @@ static void draw_toggle(const struct ui *ui, struct screen *screen, const struct
                                   : ELEMENT_BAD},
         {"", interval, "", ELEMENT_VALUE},
         {"", clear ? "" : "not clear", "", ELEMENT_NOTE},
-        {"", seconds, "s each side", ELEMENT_FAINT},
+        {s->toggle.window_s < FIRM_S ? "still counting," : "", seconds, "s each side",
+         ELEMENT_FAINT},
+        {"", isfinite(s->toggle.tps_after) ? rates : "", "tok/s", ELEMENT_VALUE},
+        {"step", isfinite(s->toggle.step_ms_after) ? steps : "", "ms", ELEMENT_VALUE},
     };
     ui_draw_labels(screen, area->row, 1, area->cols, label, sizeof label / sizeof label[0]);
 }

@@ -20,7 +20,7 @@ _trimtab() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb='' i
     local verbs='status top nodes mode ab set query export inspect bench help'
     local options='--socket --token-file --key-env --key-file --node --read-only --interval --once --json --plain --utc --ascii --no-color --scheme --mouse
-        --script --count --reason --minutes --window --db --csv --jsonl --limit --timeout --to --since --overwrite --dump-keys --help --version'
+        --script --count --reason --effect --minutes --window --db --csv --jsonl --limit --timeout --to --since --overwrite --dump-keys --help --version'
     case $before in
     --socket | -s | --token-file | --key-file | --script | --db | --to) _trimtab_files "$word" && return ;;
     --scheme) _trimtab_words 'default safe mono' "$word" && return ;;

@@ -88,7 +88,8 @@ class Fake:
             "store": {"ok": True, "since_ms": self.began_ms - 761_200, "reason": ""},
             "health": {"state": self.health, "reason": "" if self.health == "ok" else "made up for a test"},
             "toggle": {"time_ms": self.began_ms - TOGGLED_AGO_MS, "before": "fixed", "after": "adaptive", "gain": 0.184,
-                       "gain_low": 0.151, "gain_high": 0.219, "n": 600, "window_s": 300},
+                       "gain_low": 0.151, "gain_high": 0.219, "n": 600, "window_s": 300, "tps_before": 348.2, "tps_after": 412.3,
+                       "step_ms_before": 24.9, "step_ms_after": 23.2},
         }
 
     def nodes(self):
