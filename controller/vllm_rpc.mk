@@ -5,7 +5,8 @@ noinst_LTLIBRARIES += controller/libvllmrpc.la
 controller_libvllmrpc_la_SOURCES = \
 	controller/vllm_fit.c controller/vllm_fit.h \
 	controller/vllm_reply.c controller/vllm_reply.h \
-	controller/vllm_rpc.c controller/vllm_rpc.h
+	controller/vllm_rpc.c controller/vllm_rpc.h \
+	controller/vllm_rpc_call.c controller/vllm_rpc_fit.c controller/vllm_rpc_internal.h controller/vllm_rpc_probe.c
 controller_libvllmrpc_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS)
 controller_libvllmrpc_la_LIBADD = controller/libengine.la $(CURL_LIBS) $(JANSSON_LIBS) -lm
 
