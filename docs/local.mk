@@ -1,6 +1,6 @@
 # docs/local.mk - man pages, documents, completions and the systemd unit.
 dist_man_MANS += docs/trimtab.1 docs/trimtabd.8 docs/trimtab.conf.5 docs/libtrimtab.3
-dist_doc_DATA = README.md docs/architecture.md docs/api.md docs/benchmarks.md docs/comparison.md docs/planner.md docs/kernels.md docs/replay.md docs/style.md docs/vllm.md docs/trimtab.conf.example
+dist_doc_DATA = README.md docs/architecture.md docs/api.md docs/benchmarks.md docs/comparison.md docs/estimator.md docs/planner.md docs/kernels.md docs/replay.md docs/style.md docs/vllm.md docs/trimtab.conf.example
 EXTRA_DIST += docs/completion/trimtab.bash docs/trimtabd.service.in
 
 exampledir = $(docdir)/examples
