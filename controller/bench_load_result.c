@@ -124,17 +124,25 @@ static bool is_out(const struct load_cell *cell, int policy, int block)
     return false;
 }
 
-int load_cell_best(const struct load_cell *cell, int block)
+/* The highest merit, among those not left out unless all are asked for. */
+static int best_of(const struct load_cell *cell, int block, bool all)
 {
     int best = -1;
 
     for (int policy = 0; policy <= cell->policies.max_draft; policy++) {
         double merit = odd_merit(cell, policy, block);
 
-        if (!isfinite(merit) || is_out(cell, policy, block)) continue;
+        if (!isfinite(merit) || (!all && is_out(cell, policy, block))) continue;
         if (best < 0 || merit > odd_merit(cell, best, block)) best = policy;
     }
     return best;
+}
+
+int load_cell_best(const struct load_cell *cell, int block)
+{
+    int best = best_of(cell, block, false);
+
+    return best >= 0 ? best : best_of(cell, block, true); /* noise can beat each by another */
 }
 
 bool load_cell_wants(const struct load_cell *cell, int policy, int block)
