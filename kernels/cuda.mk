@@ -20,7 +20,7 @@ cuda_sources = \
 	kernels/cuda_rows.cu \
 	kernels/cuda_transform.cu \
 	kernels/cuda_verify.cu
-EXTRA_DIST += $(cuda_sources) $(cuda_headers) kernels/cuda_none.c
+EXTRA_DIST += $(cuda_sources) $(cuda_headers) kernels/cuda_none.c docs/cuda.md
 
 kernels_libtrimtab_core_la_SOURCES =
 kernels_libtrimtab_core_la_LIBADD = kernels/libtrimtab_base.la

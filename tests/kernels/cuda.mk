@@ -36,7 +36,7 @@ tests_kernels_test_shim_SOURCES = tests/kernels/test_shim.cc
 tests_kernels_test_shim_CPPFLAGS = $(shim_cppflags)
 tests_kernels_test_shim_CXXFLAGS = $(shim_cxxflags)
 tests_kernels_test_shim_LDADD = tests/kernels/libshim.la
-EXTRA_DIST += tests/kernels/shim/shim_threads.cc
+EXTRA_DIST += tests/kernels/shim/shim_threads.cc tests/kernels/shim/shim_fibres.cc
 
 # trimtab_cuda.h: with the shim, and where nvcc is, for a device.
 check_PROGRAMS += tests/kernels/shim_cuda_step
@@ -54,6 +54,35 @@ tests_kernels_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_kernels_test_cuda_step_CXXFLAGS = $(AM_CXXFLAGS) -std=c++17
 tests_kernels_test_cuda_step_LDADD = kernels/libtrimtab_core.la $(CUDA_LIBS)
 endif
+
+# The same with the sanitizers, whatever the build has: fibres under the address and undefined-behaviour sanitizers, real
+# threads under the thread sanitizer. Then the faults that all of them must find.
+sanitized_sources = $(cuda_step_sources) $(shim_runtime) $(shim_kernels) $(shim_kernels_backend)
+if SHIM_ASAN
+check_PROGRAMS += tests/kernels/shim_asan_cuda_step
+TESTS += tests/kernels/shim_asan_cuda_step
+tests_kernels_shim_asan_cuda_step_SOURCES = $(sanitized_sources) tests/kernels/shim/shim_fibres.cc
+tests_kernels_shim_asan_cuda_step_CPPFLAGS = $(shim_cppflags)
+tests_kernels_shim_asan_cuda_step_CFLAGS = $(WARN_CFLAGS) $(shim_asan)
+tests_kernels_shim_asan_cuda_step_CXXFLAGS = $(WARN_CXXFLAGS) -std=c++17 -ffp-contract=off $(shim_asan)
+tests_kernels_shim_asan_cuda_step_LDFLAGS = -fsanitize=address,undefined
+tests_kernels_shim_asan_cuda_step_LDADD = kernels/libtrimtab_base.la
+shim_asan = -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+endif
+if SHIM_TSAN
+check_PROGRAMS += tests/kernels/shim_tsan_cuda_step
+TESTS += tests/kernels/shim_tsan_cuda_step
+tests_kernels_shim_tsan_cuda_step_SOURCES = $(sanitized_sources) tests/kernels/shim/shim_threads.cc
+tests_kernels_shim_tsan_cuda_step_CPPFLAGS = $(shim_cppflags) -DSHIM_THREADS=1
+tests_kernels_shim_tsan_cuda_step_CFLAGS = $(WARN_CFLAGS) -g -O1 -fsanitize=thread
+tests_kernels_shim_tsan_cuda_step_CXXFLAGS = $(WARN_CXXFLAGS) -std=c++17 -ffp-contract=off -g -O1 -fsanitize=thread
+tests_kernels_shim_tsan_cuda_step_LDFLAGS = -fsanitize=thread
+tests_kernels_shim_tsan_cuda_step_LDADD = kernels/libtrimtab_base.la
+endif
+dist_check_SCRIPTS += tests/kernels/seeds.test tests/kernels/ptx.test
+TESTS += tests/kernels/seeds.test tests/kernels/ptx.test
+AM_TESTS_ENVIRONMENT += NVCC='$(NVCC)'; export NVCC;
+tests/kernels/seeds.log: tests/kernels/shim_cuda_step
 
 # The tests of the C interface once more, linked with the shim: backend "auto" is a device then.
 if HAVE_CMOCKA
@@ -90,3 +119,14 @@ nodist_EXTRA_tests_kernels_shim_verify_SOURCES = dummy.cc
 tests_kernels_shim_verify_CFLAGS = $(shim_test_cflags)
 tests_kernels_shim_verify_LDADD = $(shim_test_ldadd)
 endif
+
+# On a machine with a device: the tests of the C interface against it, and NVIDIA's checkers where they are installed. Refuses
+# where there is no device.
+gpu_tests = tests/kernels/test_cuda_step
+if HAVE_CMOCKA
+gpu_tests += tests/kernels/test_backends tests/kernels/test_rows tests/kernels/test_sampling tests/kernels/test_transform tests/kernels/test_verify
+endif
+check-gpu: $(gpu_tests)
+	$(AM_V_at)sh $(srcdir)/tests/kernels/check-gpu $(gpu_tests)
+.PHONY: check-gpu
+EXTRA_DIST += tests/kernels/check-gpu

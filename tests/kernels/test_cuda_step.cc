@@ -57,7 +57,12 @@ template <typename T> class device_array
     size_t size;
 };
 
-enum { REQUESTS = 9, POSITIONS = 4, VOCAB = 9000, DRAFT_VOCAB = 8900, STRIDE = 9004 };
+#ifdef SHIM_THREADS // dear: every thread of a block is one
+enum { REQUESTS = 6, POSITIONS = 2, VOCAB = 4200 };
+#else
+enum { REQUESTS = 9, POSITIONS = 4, VOCAB = 9000 };
+#endif
+enum { DRAFT_VOCAB = VOCAB - 100, STRIDE = VOCAB + 4 };
 
 // A ragged step: every rule, every length, padding, transforms, a flagged row, a bad request.
 struct world {
@@ -91,8 +96,8 @@ static world world_new()
             w.tokens.push_back((r + k) % 3 ? mode : 17 * (r + 1));
         }
     }
-    w.tokens[7 * POSITIONS + 1] = -1; // padding inside
-    w.tokens[8 * POSITIONS] = VOCAB;  // outside the vocabulary
+    w.tokens[(REQUESTS - 2) * POSITIONS + 1] = -1; // padding inside
+    w.tokens[(REQUESTS - 1) * POSITIONS] = VOCAB;  // outside the vocabulary
     w.bias = {{3, 1.0f}, {5, -1.0f}, {3, 0.5f}};
     w.counts = {{7, 2}, {11, 1}};
     return w;
@@ -241,7 +246,7 @@ static void check_step(tt *handle, bool transforms)
 }
 
 // Captured once, replayed with other contents: what a step changes lies in device memory alone.
-static void check_graph(tt *handle)
+[[maybe_unused]] static void check_graph(tt *handle)
 {
     world first = world_new(), second = world_new();
     device_step device(first, false);
@@ -324,7 +329,7 @@ static void check_rows(tt *handle)
 }
 
 // The synchronous calls take device rows where they lie.
-static void check_device_rows(tt *handle)
+[[maybe_unused]] static void check_device_rows(tt *handle)
 {
     world w = world_new();
     device_array<float> target(w.target);
@@ -380,7 +385,7 @@ static void check_refusals(tt *handle)
     tt_close(cpu);
     fine = fine && tt_cuda_verify(nullptr, &step, nullptr) == TT_EINVAL;
     fine = fine && tt_cuda_verify(handle, nullptr, nullptr) == TT_EINVAL;
-    step.requests = REQUESTS + 1;
+    step.requests = REQUESTS * (POSITIONS + 1) + 1;
     fine = fine && tt_cuda_verify(handle, &step, nullptr) == TT_ELIMIT;
     step = device.step;
     step.positions = TT_MAX_POSITIONS + 1;
@@ -410,7 +415,18 @@ static void check_refusals(tt *handle)
     report(fine, "what cannot be is refused, with a status");
 }
 
-#ifdef LANE_SHIM
+#ifndef SHIM_THREADS
+static void check_all(tt *handle)
+{
+    check_step(handle, false);
+    check_step(handle, true);
+    check_graph(handle);
+    check_rows(handle);
+    check_device_rows(handle);
+}
+#endif
+
+#if defined(LANE_SHIM) && !defined(SHIM_THREADS)
 // Whichever call of the runtime fails: open gives no handle; a step gives a status, the handle
 // stays shut and can be closed; nothing leaks.
 static void check_faults()
@@ -450,35 +466,65 @@ static void check_faults()
 }
 #endif
 
-int main()
+#ifdef LANE_SHIM
+// What the seeded faults must spoil: steps and draws, in every order of the threads.
+static int run_seeded(const char *seed)
 {
+    const enum shim_seed kind = !std::strcmp(seed, "race")      ? SHIM_RACE
+                                : !std::strcmp(seed, "barrier") ? SHIM_NO_BARRIER
+                                : !std::strcmp(seed, "memory")  ? SHIM_SHORT_MEMORY
+                                                                : SHIM_SOUND;
+    const char *site = std::getenv("SHIM_SITE");
+    shim_seed(kind, site ? static_cast<unsigned>(std::atoi(site)) : 0);
+#ifdef SHIM_THREADS
+    const uint32_t orders = 1;
+#else
+    const uint32_t orders = 4;
+#endif
+    for (uint32_t order = 0; order < orders && failed == 0; order++) {
+        tt *handle = device_handle();
+        if (!handle) return EXIT_FAILURE;
+        shim_set_order(order);
+        check_step(handle, true);
+        check_rows(handle);
+        tt_close(handle);
+    }
+    std::printf("# %u places with a barrier\n", shim_barrier_sites());
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+#endif
+
+int main(int argc, char **argv)
+{
+#ifdef LANE_SHIM
+    if (argc == 3 && !std::strcmp(argv[1], "--seed")) return run_seeded(argv[2]);
+#endif
+    (void)argc;
+    (void)argv;
     tt *handle = device_handle();
     if (!handle) {
         std::printf("1..0 # SKIP %s\n", tt_message(nullptr));
         return EXIT_SUCCESS;
     }
+#ifdef SHIM_THREADS // dear: what meets every kernel
+    std::printf("1..4\n");
+    check_step(handle, true);
+    check_rows(handle);
+#else
 #ifdef LANE_SHIM
-    const uint32_t orders[] = {0, 1, 4711};
-    std::printf("1..%d\n", 3 * 8 + 3);
-    for (const uint32_t order : orders) {
+    std::printf("1..30\n");
+    for (const uint32_t order : {0u, 1u, 4711u}) {
         shim_set_order(order);
-        check_step(handle, false);
-        check_step(handle, true);
-        check_graph(handle);
-        check_rows(handle);
-        check_device_rows(handle);
+        check_all(handle);
     }
 #else
     std::printf("1..8\n");
-    check_step(handle, false);
-    check_step(handle, true);
-    check_graph(handle);
-    check_rows(handle);
-    check_device_rows(handle);
+    check_all(handle);
+#endif
 #endif
     check_refusals(handle);
     tt_close(handle);
-#ifdef LANE_SHIM
+#if defined(LANE_SHIM) && !defined(SHIM_THREADS)
     check_faults();
 #endif
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -66,7 +66,11 @@ enum exchange { XOR, FROM, UP, DOWN, BALLOT, ALIGN };
 
 // One warp-wide exchange of up to 64 bits a thread.
 uint64_t warp_exchange(exchange kind, unsigned mask, uint64_t value, unsigned operand);
-void block_barrier();
+void block_barrier(const char *file, int line);
+
+// A seeded race: atomics are not, and others run in between. See shim.h.
+extern bool race_seeded;
+void let_others_run();
 
 template <typename T> T shuffle(exchange kind, unsigned mask, T value, unsigned operand)
 {
@@ -88,9 +92,7 @@ void enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, std::function<void
 #define blockDim (shim::self->size)
 #define warpSize 32
 
-#ifndef __syncthreads
-#define __syncthreads() shim::block_barrier()
-#endif
+#define __syncthreads() shim::block_barrier(__FILE__, __LINE__)
 #define __syncwarp(...) ((void)shim::warp_exchange(shim::ALIGN, 0xffffffffu, 0, 0))
 #define __shfl_xor_sync(mask, value, hop)                                                          \
     shim::shuffle(shim::XOR, (mask), (value), static_cast<unsigned>(hop))
@@ -124,36 +126,47 @@ inline int __clz(int x)
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
+namespace shim
+{
+// next(seen) becomes the value of *place, in one step unless a race is seeded.
+template <typename T, typename F> T atomic_update(T *place, F next)
+{
+    if (race_seeded) {
+        const T seen = *place;
+        let_others_run();
+        *place = next(seen);
+        return seen;
+    }
+    T seen = __atomic_load_n(place, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(place, &seen, next(seen), true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {}
+    return seen;
+}
+} // namespace shim
+
 template <typename T> T atomicAdd(T *place, T value)
 {
-    return __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
+    return shim::atomic_update(place, [value](T seen) { return static_cast<T>(seen + value); });
 }
 template <typename T> T atomicOr(T *place, T value)
 {
-    return __atomic_fetch_or(place, value, __ATOMIC_RELAXED);
+    return shim::atomic_update(place, [value](T seen) { return static_cast<T>(seen | value); });
 }
 template <typename T> T atomicExch(T *place, T value)
 {
-    return __atomic_exchange_n(place, value, __ATOMIC_RELAXED);
+    return shim::atomic_update(place, [value](T) { return value; });
 }
 template <typename T> T atomicCAS(T *place, T expected, T value)
 {
-    __atomic_compare_exchange_n(place, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return expected;
+    return shim::atomic_update(place, [=](T seen) { return seen == expected ? value : seen; });
 }
 template <typename T> T atomicMin(T *place, T value)
 {
-    T seen = __atomic_load_n(place, __ATOMIC_RELAXED);
-    while (value < seen && !__atomic_compare_exchange_n(place, &seen, value, true, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED)) {}
-    return seen;
+    return shim::atomic_update(place, [value](T seen) { return value < seen ? value : seen; });
 }
 template <typename T> T atomicMax(T *place, T value)
 {
-    T seen = __atomic_load_n(place, __ATOMIC_RELAXED);
-    while (value > seen && !__atomic_compare_exchange_n(place, &seen, value, true, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED)) {}
-    return seen;
+    return shim::atomic_update(place, [value](T seen) { return value > seen ? value : seen; });
 }
 
 // ---- host side

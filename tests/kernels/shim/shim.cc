@@ -3,12 +3,14 @@
 #include "tests/kernels/shim/shim.h"
 #include "tests/kernels/shim/shim_block.h"
 
+#include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
-#include <sys/mman.h>
 #include <vector>
 
 using work = std::function<void()>;
@@ -35,6 +37,7 @@ shim_counters counters;
 unsigned calls_to_failure;
 int device_count = 1, device_capability = 90, current_device;
 cudaError_t sticky = cudaSuccess, last = cudaSuccess;
+bool memory_is_short;
 CUstream_st default_stream;
 std::set<CUstream_st *> streams = {&default_stream};
 
@@ -159,6 +162,41 @@ extern "C" unsigned shim_fail(unsigned n)
     return left;
 }
 
+// ---- seeded faults
+
+namespace
+{
+unsigned seeded_site = UINT_MAX;
+std::mutex sites_lock; // guards sites: threads of a block may be real
+std::vector<std::pair<const char *, int>> sites;
+} // namespace
+
+bool shim::race_seeded;
+
+bool shim::barrier_is_seeded(const char *file, int line)
+{
+    const std::lock_guard<std::mutex> guard(sites_lock);
+    const std::pair<const char *, int> place(file, line);
+    const auto found = std::find(sites.begin(), sites.end(), place);
+    const auto site = static_cast<unsigned>(found - sites.begin());
+    if (found == sites.end()) sites.push_back(place);
+    if (site == seeded_site && found == sites.end())
+        std::fprintf(stderr, "shim: no barrier at %s:%d\n", file, line);
+    return site == seeded_site;
+}
+
+extern "C" void shim_seed(enum shim_seed seed, unsigned site)
+{
+    shim::race_seeded = seed == SHIM_RACE;
+    memory_is_short = seed == SHIM_SHORT_MEMORY;
+    seeded_site = seed == SHIM_NO_BARRIER ? site : UINT_MAX;
+}
+
+extern "C" unsigned shim_barrier_sites(void)
+{
+    return static_cast<unsigned>(sites.size());
+}
+
 // ---- launches
 
 cudaError_t shim::check_launch(dim3 grid, dim3 block, size_t shared_bytes)
@@ -276,7 +314,8 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
     size_t mapped;
-    void *memory = shim::region_new(bytes, &mapped);
+    if (memory_is_short) bytes--;
+    void *memory = shim::region_new(bytes > 0 ? bytes : 1, &mapped);
     if (!memory) return note(cudaErrorMemoryAllocation);
     std::memset(memory, 0xa5, bytes); // nobody may count on zeros
     regions[reinterpret_cast<uintptr_t>(memory)] = {bytes, mapped};

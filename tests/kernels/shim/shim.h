@@ -27,6 +27,14 @@ struct shim_counters shim_count(void);
  * many calls were still to go when this was called. */
 unsigned shim_fail(unsigned n);
 
+/* Faults seeded into the kernels, for the suite to find. SHIM_RACE: an atomic operation reads, lets
+ * the others run, and writes. SHIM_NO_BARRIER: the barrier at the site'th place where one is first
+ * met (from 0) is left out. SHIM_SHORT_MEMORY: device memory ends a byte early. */
+enum shim_seed { SHIM_SOUND = 0, SHIM_RACE, SHIM_NO_BARRIER, SHIM_SHORT_MEMORY };
+void shim_seed(enum shim_seed seed, unsigned site);
+/* Places where a barrier was met so far. */
+unsigned shim_barrier_sites(void);
+
 #ifdef __cplusplus
 }
 #endif

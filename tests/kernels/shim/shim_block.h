@@ -9,6 +9,9 @@ namespace shim
 
 extern uint32_t thread_order; // 0 forward, 1 reverse, otherwise a seed
 
+// Whether the barrier at this place is to be left out.
+bool barrier_is_seeded(const char *file, int line);
+
 // Run every block of the grid; false when a block failed at a barrier or an exchange.
 bool run_grid(dim3 grid, dim3 block, const std::function<void()> &body);
 
