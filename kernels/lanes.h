@@ -11,8 +11,8 @@
  * block's first lane, LANE_OWN(b) its place in a LANE_PRIVATE array, BLOCK_LANES(j) its lanes b +
  * j. A thread of the SPMD flavour has one block: its own lanes.
  *
- * Rules of a shared body: no libm, no fused multiply-add, no early exit inside LANES, every lane
- * statement independent of the other lanes.
+ * Rules of a shared body: no libm, no fused multiply-add but fused_lane (maths.h), no early exit
+ * inside LANES, every lane statement independent of the other lanes.
  */
 #ifndef KERNELS_LANES_H
 #define KERNELS_LANES_H
@@ -24,9 +24,10 @@
 #define LANE_WIDTH 4 /* lanes a thread: one 16-byte load of fp32 */
 #define LANE_COUNT (LANE_THREADS * LANE_WIDTH)
 
-#define LANE_LINE_BYTES 64       /* a CPU's cache line */
-#define LANE_PREFETCH_AHEAD 4096 /* elements; the distance that keeps one core's loads in flight   \
-                                  */
+#define LANE_LINE_BYTES 64 /* a CPU's cache line */
+#define LANE_PREFETCH_AHEAD                                                                        \
+    4096 /* elements; the distance that keeps one core's loads in flight                           \
+          */
 
 /* LANE_SHIM: a test compiles the SPMD flavour for the CPU. */
 #if defined(__CUDACC__) || defined(LANE_SHIM)
@@ -81,8 +82,9 @@ LANE_GROUP_FN float lanes_max(const float *value)
 #define LANE_PRIVATE(type, name) type name[LANE_COUNT]
 #define LANES(l) _Pragma("omp simd") for (int l = 0; l < LANE_COUNT; l++)
 #define LANE_AT(name, l) (name)[l]
-#define LANE_BLOCK 32 /* two AVX-512 registers, four AVX2 ones: enough to overlap their latencies  \
-                       */
+#define LANE_BLOCK                                                                                 \
+    32 /* two AVX-512 registers, four AVX2 ones: enough to overlap their latencies                 \
+        */
 #define LANE_LINES (LANE_BLOCK * 4 / LANE_LINE_BYTES) /* of fp32 in a block's tile */
 #define LANE_BLOCKS(b) for (int b = 0; b < LANE_COUNT; b += LANE_BLOCK)
 #define LANE_OWN(b) (b)
