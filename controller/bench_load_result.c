@@ -124,25 +124,19 @@ static bool is_out(const struct load_cell *cell, int policy, int block)
     return false;
 }
 
-/* The highest merit, among those not left out unless all are asked for. */
-static int best_of(const struct load_cell *cell, int block, bool all)
+/* One that is left out stays so: it runs no more, so that what speaks against it stays. Hence the
+ * best ran in every block; so did off, which is taken where noise beats each by another. */
+int load_cell_best(const struct load_cell *cell, int block)
 {
     int best = -1;
 
     for (int policy = 0; policy <= cell->policies.max_draft; policy++) {
         double merit = odd_merit(cell, policy, block);
 
-        if (!isfinite(merit) || (!all && is_out(cell, policy, block))) continue;
+        if (!isfinite(merit) || is_out(cell, policy, block)) continue;
         if (best < 0 || merit > odd_merit(cell, best, block)) best = policy;
     }
-    return best;
-}
-
-int load_cell_best(const struct load_cell *cell, int block)
-{
-    int best = best_of(cell, block, false);
-
-    return best >= 0 ? best : best_of(cell, block, true); /* noise can beat each by another */
+    return best < 0 && isfinite(odd_merit(cell, 0, block)) ? 0 : best;
 }
 
 bool load_cell_wants(const struct load_cell *cell, int policy, int block)
