@@ -14,7 +14,7 @@
 
 #include "controller/buffer.h"
 
-#define FETCH_METRICS_MAX (8u << 20) /* bytes of a page of metrics */
+#define FETCH_METRICS_MAX (4u << 20) /* bytes of a page of metrics */
 #define FETCH_REPLY_MAX (256u << 10) /* of any other answer */
 
 struct remote {    /* where an engine is; texts are owned by whoever made it */

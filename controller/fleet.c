@@ -44,6 +44,7 @@ struct fleet *fleet_new(struct store *store, char **cause)
 void fleet_free(struct fleet *fleet)
 {
     if (!fleet) return;
+    scraper_stop(fleet->scraper);
     for (int i = 0; i < fleet->count; i++) {
         fleet->member[i].node->ops->close(fleet->member[i].node);
         remote_clear(&fleet->member[i].remote);

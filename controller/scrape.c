@@ -162,16 +162,21 @@ struct scraper *scraper_new(char **cause)
     return NULL;
 }
 
+void scraper_stop(struct scraper *scraper)
+{
+    if (!scraper->started) return;
+    pthread_mutex_lock(&scraper->lock);
+    scraper->stop = true;
+    pthread_mutex_unlock(&scraper->lock);
+    curl_multi_wakeup(scraper->multi);
+    pthread_join(scraper->thread, NULL);
+    scraper->started = false;
+}
+
 void scraper_free(struct scraper *scraper)
 {
     if (!scraper) return;
-    if (scraper->started) {
-        pthread_mutex_lock(&scraper->lock);
-        scraper->stop = true;
-        pthread_mutex_unlock(&scraper->lock);
-        curl_multi_wakeup(scraper->multi);
-        pthread_join(scraper->thread, NULL);
-    }
+    scraper_stop(scraper);
     if (scraper->multi) curl_multi_cleanup(scraper->multi);
     pthread_mutex_destroy(&scraper->lock);
     pthread_cond_destroy(&scraper->left);
@@ -216,6 +221,7 @@ void scraper_remove(struct scraper *scraper, struct scrape_target *target)
     if (!target) return;
     pthread_mutex_lock(&scraper->lock);
     target->leaving = true;
+    if (!scraper->started) drop_leaving(scraper);
     curl_multi_wakeup(scraper->multi);
     while (is_listed(scraper, target)) pthread_cond_wait(&scraper->left, &scraper->lock);
     pthread_mutex_unlock(&scraper->lock);

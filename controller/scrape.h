@@ -24,7 +24,9 @@ struct scrape_next {
 typedef void scrape_done(void *state, const struct fetch_answer *answer, struct scrape_next *next);
 
 struct scraper *scraper_new(char **cause);
-/* Ends the thread; every target must have been removed. NULL-safe. */
+/* Ends the thread: nothing is asked from now on, and removing a target waits for nobody. */
+void scraper_stop(struct scraper *scraper);
+/* Stops; every target must have been removed. NULL-safe. */
 void scraper_free(struct scraper *scraper);
 
 /* NULL with *cause. Any thread. */

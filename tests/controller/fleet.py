@@ -93,7 +93,7 @@ class Daemon:
     def stop(self):
         if self.process.poll() is None:
             self.process.terminate()
-        status = self.process.wait(30)
+        status = self.process.wait(60)
         self.file.close()
         return status
 
@@ -272,10 +272,15 @@ def test_crowd(url, folder):
         part = (daemon.cpu_s() - cpu) / (time.monotonic() - began)
         print(f"# {CROWD} engines at one a second: {100 * part:.1f} % of a core; oldest figures {max(ages)} ms", flush=True)
         check("they cost less than half a core (the goal of a tenth is for a quiet machine)", part < 0.5, part)
-        check("none is older than four seconds, whatever the bad ones do", max(ages) < 4000, max(ages))
+        ages.sort()
+        check("their figures are fresh, whatever the bad ones do",
+              ages[len(ages) * 95 // 100] < 3000 and ages[-1] < 10000, (ages[len(ages) * 95 // 100], ages[-1]))
         listed = subprocess.run([TRIMTAB, "nodes", "--socket", daemon.socket], capture_output=True, text=True, check=False)
         check("trimtab nodes lists them all", len([line for line in listed.stdout.splitlines() if "ok" in line]) >= len(good),
               listed.stdout[-2000:] + listed.stderr)
+        began = time.monotonic()
+        status = daemon.stop()
+        check("all of it ends at once", status == 0 and time.monotonic() - began < 15, time.monotonic() - began)
     finally:
         daemon.stop()
 
