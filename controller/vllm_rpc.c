@@ -78,6 +78,12 @@ static bool set_estimator(struct vllm_rpc *rpc, bool trimtab, char *why, size_t 
     return trimtab || !fits || rpc_hold(rpc, false, why, size);
 }
 
+/* The lock is held. */
+static const char *why_not_ready(const struct vllm_rpc *rpc)
+{
+    return rpc->view.reason[0] ? rpc->view.reason : "the node was not looked at yet";
+}
+
 static void carry_out(struct vllm_rpc *rpc, const struct command *what)
 {
     char why[sizeof rpc->view.reason] = "";
@@ -85,7 +91,7 @@ static void carry_out(struct vllm_rpc *rpc, const struct command *what)
 
     pthread_mutex_lock(&rpc->lock);
     ready = rpc->view.state == VLLM_RPC_READY;
-    if (!ready) snprintf(why, sizeof why, "%s", rpc->view.reason);
+    if (!ready) snprintf(why, sizeof why, "%s", why_not_ready(rpc));
     pthread_mutex_unlock(&rpc->lock);
     if (ready)
         good = what->kind == COMMAND_MODE ? set_mode(rpc, what->mode, why, sizeof why)
@@ -329,8 +335,7 @@ static enum vllm_rpc_outcome submit(struct vllm_rpc *rpc, struct command what, i
 
     pthread_mutex_lock(&rpc->lock);
     if (rpc->view.state != VLLM_RPC_READY) {
-        cause_set(cause, "%s",
-                  rpc->view.reason[0] ? rpc->view.reason : "the node was not looked at yet");
+        cause_set(cause, "%s", why_not_ready(rpc));
     } else if (rpc->command.kind != COMMAND_NONE) {
         cause_set(cause, "another change is on its way to the engine; try again when it is done");
     } else {
