@@ -29,16 +29,17 @@ static_assert(TT_MAX_POSITIONS <= LANE_THREADS, "a lane a position");
 /* ------------------------------------------------------------------------------------- the step */
 
 /* One position of one request of a step, read and graded. */
-struct step_cell {
+struct estimator_cell {
     enum { NOTHING, FLAGGED, LABEL } content;
     struct calibration_label calibration;
     struct online_grade grade; /* of `online` only */
 };
 
-struct step_task {
+/* A launch is a template over its task: no other file may have one of this name. */
+struct estimator_step_task {
     struct tt_estimator *estimator;
     struct tt_cuda_estimator_counts *counts;
-    struct step_cell *cells; /* (rows, positions) */
+    struct estimator_cell *cells; /* (rows, positions) */
     struct tt_cuda_outcomes outcomes;
 };
 
@@ -49,7 +50,8 @@ static __device__ void count_refused(struct tt_cuda_estimator_counts *counts)
 }
 
 /* Request r as the CPU's estimator would be shown it. */
-static __device__ struct tt_observation step_observation(const struct step_task &task, size_t r)
+static __device__ struct tt_observation step_observation(const struct estimator_step_task &task,
+                                                         size_t r)
 {
     const struct tt_cuda_outcomes &from = task.outcomes;
     struct tt_observation to;
@@ -69,7 +71,7 @@ static __device__ struct tt_observation step_observation(const struct step_task 
     return to;
 }
 
-static __device__ void read_cells(const struct step_task &task)
+static __device__ void read_cells(const struct estimator_step_task &task)
 {
     const struct tt_estimator *estimator = task.estimator;
     const int32_t positions = estimator->positions;
@@ -77,17 +79,17 @@ static __device__ void read_cells(const struct step_task &task)
     for (size_t i = threadIdx.x; i < cells; i += blockDim.x) {
         const int32_t k = (int32_t)(i % (size_t)positions);
         const struct tt_observation observation = step_observation(task, i / (size_t)positions);
-        struct step_cell *cell = &task.cells[i];
+        struct estimator_cell *cell = &task.cells[i];
         struct estimator_label label;
-        cell->content = step_cell::NOTHING;
+        cell->content = estimator_cell::NOTHING;
         if (!observation_valid(&observation, positions)) {
             if (k == 0) count_refused(task.counts);
             continue;
         }
         if (k >= observation_reached(&observation)) continue;
-        cell->content = step_cell::FLAGGED;
+        cell->content = estimator_cell::FLAGGED;
         if (!estimator_read_label(estimator, &observation, k, &label)) continue;
-        cell->content = step_cell::LABEL;
+        cell->content = estimator_cell::LABEL;
         calibration_sort(label.feature, label.predicted, label.hard, &cell->calibration);
         if (estimator->kind == TT_ONLINE)
             online_grade_label(&estimator->u.online, k, label.feature, label.soft,
@@ -97,21 +99,23 @@ static __device__ void read_cells(const struct step_task &task)
 
 /* Call add(cell) for the labels of one position, in the order of the requests. */
 template <typename Add>
-static __device__ void each_label_of(const struct step_task &task, int32_t position, Add add)
+static __device__ void each_label_of(const struct estimator_step_task &task, int32_t position,
+                                     Add add)
 {
     const size_t positions = (size_t)task.estimator->positions;
     for (size_t r = 0; r < task.outcomes.rows; r++) {
-        const struct step_cell *cell = &task.cells[r * positions + (size_t)position];
-        if (cell->content == step_cell::LABEL) add(cell);
+        const struct estimator_cell *cell = &task.cells[r * positions + (size_t)position];
+        if (cell->content == estimator_cell::LABEL) add(cell);
     }
 }
 
 /* For the labels of all positions, request by request. */
-template <typename Add> static __device__ void each_label(const struct step_task &task, Add add)
+template <typename Add>
+static __device__ void each_label(const struct estimator_step_task &task, Add add)
 {
     const size_t cells = task.outcomes.rows * (size_t)task.estimator->positions;
     for (size_t i = 0; i < cells; i++)
-        if (task.cells[i].content == step_cell::LABEL) add(&task.cells[i]);
+        if (task.cells[i].content == estimator_cell::LABEL) add(&task.cells[i]);
 }
 
 /* A warp takes a job; within it a lane takes a position, a bin, or lane 0 takes all. */
@@ -127,7 +131,7 @@ enum step_job {
     STEP_JOBS = JOB_FEATURES + 2 * CALIBRATION_FEATURE_BINS / LANE_THREADS
 };
 
-static __device__ void add_parity(const struct step_task &task, int32_t k)
+static __device__ void add_parity(const struct estimator_step_task &task, int32_t k)
 {
     struct parity *parity = &task.estimator->u.parity;
     uint32_t row = parity->rows;
@@ -139,78 +143,79 @@ static __device__ void add_parity(const struct step_task &task, int32_t k)
     parity_fold(parity, row, k);
 }
 
-static __device__ void add_scores(const struct step_task &task)
+static __device__ void add_scores(const struct estimator_step_task &task)
 {
     struct tt_estimator *estimator = task.estimator;
     struct calibration *calibration = &estimator->calibration;
     const double unit = calibration->unit;
     const size_t cells = task.outcomes.rows * (size_t)estimator->positions;
     for (size_t i = 0; i < cells; i++) {
-        const struct step_cell *cell = &task.cells[i];
-        estimator->flagged += cell->content == step_cell::FLAGGED;
-        estimator->labels += cell->content == step_cell::LABEL;
-        if (cell->content == step_cell::LABEL)
+        const struct estimator_cell *cell = &task.cells[i];
+        estimator->flagged += cell->content == estimator_cell::FLAGGED;
+        estimator->labels += cell->content == estimator_cell::LABEL;
+        if (cell->content == estimator_cell::LABEL)
             calibration_add_scores(calibration, unit, &cell->calibration);
     }
 }
 
-static __device__ void add_counts(const struct step_task &task, int32_t k)
+static __device__ void add_counts(const struct estimator_step_task &task, int32_t k)
 {
     struct tt_estimator *estimator = task.estimator;
     struct calibration *calibration = &estimator->calibration;
     const double unit = calibration->unit;
-    each_label_of(task, k, [=](const struct step_cell *cell) {
+    each_label_of(task, k, [=](const struct estimator_cell *cell) {
         calibration_add_position(calibration, unit, k, &cell->calibration);
         estimator_count_label(estimator, k);
     });
     estimator_age_position(estimator, k);
 }
 
-static __device__ void add_bin(const struct step_task &task, int32_t k, int b)
+static __device__ void add_bin(const struct estimator_step_task &task, int32_t k, int b)
 {
     struct calibration *calibration = &task.estimator->calibration;
     const double unit = calibration->unit;
     struct tt_calibration_bin *bin = &calibration->bin[k][b];
-    each_label_of(task, k, [=](const struct step_cell *cell) {
+    each_label_of(task, k, [=](const struct estimator_cell *cell) {
         if (cell->calibration.bin == b) calibration_add_bin(bin, unit, &cell->calibration);
     });
 }
 
-static __device__ void add_feature(const struct step_task &task, int outcome, int b)
+static __device__ void add_feature(const struct estimator_step_task &task, int outcome, int b)
 {
     struct calibration *calibration = &task.estimator->calibration;
     const double unit = calibration->unit;
     double sum = calibration->by_feature[outcome][b];
-    each_label(task, [=, &sum](const struct step_cell *cell) {
+    each_label(task, [=, &sum](const struct estimator_cell *cell) {
         if ((cell->calibration.outcome > 0.0) == outcome && cell->calibration.feature_bin == b)
             sum += unit;
     });
     calibration->by_feature[outcome][b] = sum;
 }
 
-static __device__ void run_online_job(const struct step_task &task, int job, int32_t lane)
+static __device__ void run_online_job(const struct estimator_step_task &task, int job, int32_t lane)
 {
     struct online *online = &task.estimator->u.online;
     const int active = online->active;
     if (job < JOB_WINDOW && lane == 0) {
         const int s = job - JOB_SLOPE;
         struct online_speed *speed = &online->speed[s];
-        each_label(task,
-                   [=](const struct step_cell *cell) { online_add_slope(speed, s, &cell->grade); });
+        each_label(task, [=](const struct estimator_cell *cell) {
+            online_add_slope(speed, s, &cell->grade);
+        });
     } else if (job == JOB_WINDOW && lane == 0) {
-        each_label(task, [=](const struct step_cell *cell) {
+        each_label(task, [=](const struct estimator_cell *cell) {
             online_add_window(online, active, &cell->grade);
         });
     } else if (job >= JOB_POSITIONS && job < JOB_COUNTS && lane < online->positions) {
         const int s = job - JOB_POSITIONS;
         struct online_speed *speed = &online->speed[s];
-        each_label_of(task, lane, [=](const struct step_cell *cell) {
+        each_label_of(task, lane, [=](const struct estimator_cell *cell) {
             online_add_position(speed, s, lane, &cell->grade);
         });
     }
 }
 
-static __device__ void add_sums(const struct step_task &task)
+static __device__ void add_sums(const struct estimator_step_task &task)
 {
     const int32_t lane = (int32_t)(threadIdx.x % LANE_THREADS);
     const int32_t positions = task.estimator->positions;
@@ -242,7 +247,7 @@ static __device__ void rescale_calibration(struct calibration *calibration, doub
         calibration_scale_feature(calibration, scale, i);
 }
 
-static __device__ void end_step(const struct step_task &task)
+static __device__ void end_step(const struct estimator_step_task &task)
 {
     __shared__ struct online_fold fold;
     __shared__ double scale; /* of the calibration's sums; 0: none is due */
@@ -271,7 +276,7 @@ static __device__ void end_step(const struct step_task &task)
     if (task.outcomes.step_bits) *task.outcomes.step_bits = task.counts->step_bits;
 }
 
-static __global__ void __launch_bounds__(STEP_THREADS) step_kernel(struct step_task task)
+static __global__ void __launch_bounds__(STEP_THREADS) step_kernel(struct estimator_step_task task)
 {
     read_cells(task);
     __syncthreads();
@@ -282,7 +287,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_kernel(struct step_t
 
 /* ------------------------------------------------------------------- survivals and allocation */
 
-struct allocate_task {
+struct estimator_allocate_task {
     const struct tt_estimator *estimator;
     struct tt_cuda_estimator_counts *counts;
     double *survival; /* (rows, positions) */
@@ -290,13 +295,14 @@ struct allocate_task {
 };
 
 /* Drafts of request r; a number out of range counts as none. */
-static __device__ int32_t drafted_of(const struct allocate_task &task, size_t r)
+static __device__ int32_t drafted_of(const struct estimator_allocate_task &task, size_t r)
 {
     const int32_t drafted = task.drafts.drafted[r];
     return drafted < 0 || drafted > task.estimator->positions ? 0 : drafted;
 }
 
-static __global__ void __launch_bounds__(PREDICT_THREADS) predict_kernel(struct allocate_task task)
+static __global__ void __launch_bounds__(PREDICT_THREADS)
+    predict_kernel(struct estimator_allocate_task task)
 {
     const size_t r = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= task.drafts.rows) return;
@@ -338,8 +344,8 @@ static __device__ unsigned sum_before(unsigned value, unsigned *total)
 }
 
 /* Key of the budget-th best draft; *better receives how many are above it. 1 <= budget <= all. */
-static __device__ uint64_t select_threshold(const struct allocate_task &task, unsigned budget,
-                                            unsigned *better)
+static __device__ uint64_t select_threshold(const struct estimator_allocate_task &task,
+                                            unsigned budget, unsigned *better)
 {
     __shared__ unsigned count[ALLOCATE_DIGIT_VALUES];
     __shared__ unsigned chosen, above_chosen;
@@ -384,8 +390,8 @@ struct tie_cut {
     unsigned rows;
 };
 
-static __device__ struct tie_cut cut_ties(const struct allocate_task &task, uint64_t threshold,
-                                          unsigned ties)
+static __device__ struct tie_cut cut_ties(const struct estimator_allocate_task &task,
+                                          uint64_t threshold, unsigned ties)
 {
     __shared__ unsigned at[TT_MAX_POSITIONS];
     struct tie_cut cut = {0, ties};
@@ -404,7 +410,7 @@ static __device__ struct tie_cut cut_ties(const struct allocate_task &task, uint
 }
 
 /* Admit what is above the threshold, the ties before the cut, and those at the cut by row. */
-static __device__ void admit_ties(const struct allocate_task &task, uint64_t threshold,
+static __device__ void admit_ties(const struct estimator_allocate_task &task, uint64_t threshold,
                                   struct tie_cut cut)
 {
     unsigned before = 0, here;
@@ -426,7 +432,7 @@ static __device__ void admit_ties(const struct allocate_task &task, uint64_t thr
 }
 
 static __global__ void __launch_bounds__(ALLOCATE_THREADS)
-    allocate_kernel(struct allocate_task task)
+    allocate_kernel(struct estimator_allocate_task task)
 {
     unsigned all, mine = 0, better;
     for (size_t r = threadIdx.x; r < task.drafts.rows; r += blockDim.x)
@@ -455,8 +461,8 @@ struct tt_cuda_estimator {
     /* in device memory, one allocation that begins at `estimator` */
     struct tt_estimator *estimator;
     struct tt_cuda_estimator_counts *counts;
-    struct step_cell *cells; /* (max_rows, positions) */
-    double *survival;        /* (max_rows, positions) */
+    struct estimator_cell *cells; /* (max_rows, positions) */
+    double *survival;             /* (max_rows, positions) */
 };
 
 static cudaStream_t stream_of(const tt_cuda_estimator *estimator, void *stream)
@@ -475,7 +481,7 @@ static int allocate(tt_cuda_estimator *estimator)
     const size_t cells = estimator->max_rows * (size_t)estimator->positions;
     const size_t state = padded(sizeof(struct tt_estimator));
     const size_t counts = padded(sizeof(struct tt_cuda_estimator_counts));
-    const size_t labels = padded(cells * sizeof(struct step_cell));
+    const size_t labels = padded(cells * sizeof(struct estimator_cell));
     const size_t all = state + counts + labels + padded(cells * sizeof(double));
     void *memory = NULL;
     int status = cuda_check(estimator->device, cudaMalloc(&memory, all),
@@ -484,7 +490,7 @@ static int allocate(tt_cuda_estimator *estimator)
     unsigned char *at = (unsigned char *)memory;
     estimator->estimator = (struct tt_estimator *)(void *)at;
     estimator->counts = (struct tt_cuda_estimator_counts *)(void *)(at + state);
-    estimator->cells = (struct step_cell *)(void *)(at + state + counts);
+    estimator->cells = (struct estimator_cell *)(void *)(at + state + counts);
     estimator->survival = (double *)(void *)(at + state + counts + labels);
     return cuda_check(estimator->device, cudaMemsetAsync(memory, 0, all, estimator->device->stream),
                       "clearing an estimator on the device");
@@ -564,8 +570,8 @@ extern "C" int tt_cuda_estimator_step(tt_cuda_estimator *estimator,
     if (outcomes->rows > 0 &&
         (!outcomes->feature || !outcomes->admitted || (!outcomes->verdict && !outcomes->accepted)))
         return TT_EINVAL;
-    const struct step_task task = {estimator->estimator, estimator->counts, estimator->cells,
-                                   *outcomes};
+    const struct estimator_step_task task = {estimator->estimator, estimator->counts,
+                                             estimator->cells, *outcomes};
     return cuda_launch(estimator->device, stream_of(estimator, stream), step_kernel, dim3(1),
                        STEP_THREADS, task, "the estimator's step");
 }
@@ -578,8 +584,8 @@ extern "C" int tt_cuda_estimator_allocate(tt_cuda_estimator *estimator,
     if (!drafts->budget ||
         (drafts->rows > 0 && (!drafts->feature || !drafts->drafted || !drafts->admitted)))
         return TT_EINVAL;
-    const struct allocate_task task = {estimator->estimator, estimator->counts, estimator->survival,
-                                       *drafts};
+    const struct estimator_allocate_task task = {estimator->estimator, estimator->counts,
+                                                 estimator->survival, *drafts};
     const cudaStream_t on = stream_of(estimator, stream);
     const unsigned blocks = (unsigned)((drafts->rows + PREDICT_THREADS - 1) / PREDICT_THREADS);
     int status = TT_OK;

@@ -55,6 +55,18 @@ tests_kernels_test_estimator_gpu_CXXFLAGS = $(AM_CXXFLAGS) -std=c++17
 tests_kernels_test_estimator_gpu_LDADD = kernels/libtrimtab_core.la $(CUDA_LIBS)
 endif
 
+# The same with the sanitizers, as tests/kernels/cuda.mk has them.
+if SHIM_ASAN
+check_PROGRAMS += tests/kernels/shim_asan_estimator
+TESTS += tests/kernels/shim_asan_estimator
+tests_kernels_shim_asan_estimator_SOURCES = tests/kernels/test_estimator_device.cc \
+	$(shim_runtime) $(shim_kernels) $(shim_kernels_backend) tests/kernels/shim/shim_fibres.cc
+tests_kernels_shim_asan_estimator_CPPFLAGS = $(shim_cppflags)
+tests_kernels_shim_asan_estimator_CXXFLAGS = $(WARN_CXXFLAGS) -std=c++17 -ffp-contract=off $(shim_asan)
+tests_kernels_shim_asan_estimator_LDFLAGS = -fsanitize=address,undefined
+tests_kernels_shim_asan_estimator_LDADD = kernels/libtrimtab_base.la
+endif
+
 EXTRA_DIST += \
 	tests/kernels/data/vectors/README \
 	tests/kernels/data/vectors/a-wellspec-k5.json.gz \
