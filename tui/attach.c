@@ -82,7 +82,7 @@ static void keep(const char *program, const char **arguments, int end)
 
 static bool make_folder(void)
 {
-    const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+    const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), P_tmpdir};
 
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         if (places[i] == NULL || places[i][0] != '/') continue;
@@ -94,7 +94,8 @@ static bool make_folder(void)
                  private_daemon.folder);
         return true;
     }
-    session_say("no folder for a private daemon: neither $XDG_RUNTIME_DIR nor /tmp can be written");
+    session_say("no folder for a private daemon: neither $XDG_RUNTIME_DIR nor the temporary folder "
+                "can be written");
     return false;
 }
 
