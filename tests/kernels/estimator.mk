@@ -66,6 +66,16 @@ tests_kernels_shim_asan_estimator_CXXFLAGS = $(WARN_CXXFLAGS) -std=c++17 -ffp-co
 tests_kernels_shim_asan_estimator_LDFLAGS = -fsanitize=address,undefined
 tests_kernels_shim_asan_estimator_LDADD = kernels/libtrimtab_base.la
 endif
+if SHIM_TSAN
+check_PROGRAMS += tests/kernels/shim_tsan_estimator
+TESTS += tests/kernels/shim_tsan_estimator
+tests_kernels_shim_tsan_estimator_SOURCES = tests/kernels/test_estimator_device.cc \
+	$(shim_runtime) $(shim_kernels) $(shim_kernels_backend) tests/kernels/shim/shim_threads.cc
+tests_kernels_shim_tsan_estimator_CPPFLAGS = $(shim_cppflags) -DSHIM_THREADS=1
+tests_kernels_shim_tsan_estimator_CXXFLAGS = $(WARN_CXXFLAGS) -std=c++17 -ffp-contract=off -g -O1 -fsanitize=thread
+tests_kernels_shim_tsan_estimator_LDFLAGS = -fsanitize=thread
+tests_kernels_shim_tsan_estimator_LDADD = kernels/libtrimtab_base.la
+endif
 
 EXTRA_DIST += \
 	tests/kernels/data/vectors/README \
