@@ -52,6 +52,9 @@
          once_##b = 0)
 #define LANE_OWN(b) 0
 #define BLOCK_LANES(j) LANE_UNROLL for (int j = 0; j < LANE_BLOCK; j++)
+#define LANE_SCAN LANE_BLOCK
+#define LANE_SCANS(b) LANE_BLOCKS(b)
+#define SCAN_LANES(j) BLOCK_LANES(j)
 #define LANE_ONCE if (threadIdx.x % LANE_THREADS == 0)
 #define LANE_PREFETCH(pointer) ((void)0)
 
@@ -87,6 +90,15 @@ LANE_GROUP_FN float lanes_max(const float *value)
         */
 #define LANE_LINES (LANE_BLOCK * 4 / LANE_LINE_BYTES) /* of fp32 in a block's tile */
 #define LANE_BLOCKS(b) for (int b = 0; b < LANE_COUNT; b += LANE_BLOCK)
+/* A loop with one operation an element reads whole tiles in their order where registers allow: a
+ * CPU fetches ahead of what it sees read in order. */
+#ifdef __AVX512F__
+#define LANE_SCAN LANE_COUNT
+#else
+#define LANE_SCAN LANE_BLOCK
+#endif
+#define LANE_SCANS(b) for (int b = 0; b < LANE_COUNT; b += LANE_SCAN)
+#define SCAN_LANES(j) _Pragma("omp simd") for (int j = 0; j < LANE_SCAN; j++)
 #define LANE_OWN(b) (b)
 #define BLOCK_LANES(j) _Pragma("omp simd") for (int j = 0; j < LANE_BLOCK; j++)
 #define LANE_ONCE

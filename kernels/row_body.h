@@ -71,23 +71,23 @@ LANE_FN const void *row_address(const void *row, enum row_dtype dtype, size_t i)
 LANE_GROUP_FN void lane_extremes(const void *row, enum row_dtype dtype, size_t from, size_t end,
                                  float *max, float *min)
 {
-    LANE_BLOCKS(b)
+    LANE_SCANS(b)
     {
-        float high[LANE_BLOCK], low[LANE_BLOCK];
-        BLOCK_LANES(j)
+        float high[LANE_SCAN], low[LANE_SCAN];
+        SCAN_LANES(j)
         {
             high[j] = -row_infinity();
             low[j] = row_infinity();
         }
         for (size_t i = from + (size_t)b; i < end; i += LANE_COUNT) {
-            BLOCK_LANES(j)
+            SCAN_LANES(j)
             {
                 const float x = row_value(row, dtype, i + (size_t)j);
                 high[j] = x > high[j] ? x : high[j];
                 low[j] = x < low[j] ? x : low[j];
             }
         }
-        BLOCK_LANES(j)
+        SCAN_LANES(j)
         {
             max[LANE_OWN(b) + j] = high[j];
             min[LANE_OWN(b) + j] = low[j];

@@ -25,11 +25,25 @@ static size_t end_of(size_t from, size_t step, size_t vocab)
     return vocab - from > step ? from + step : vocab;
 }
 
-/* One text for all types, so that there is one loop to make quick: a chunk is fp32 here. */
+/* One text for all types, so that there is one loop to make quick: a chunk is fp32 here. At
+ * temperature 1 the multiplication, which changes no bit, is left out. */
 static __attribute__((noinline)) struct row_partial
-losers_of(const float *chunk, size_t count, struct row_ahead ahead, float inverse_temperature)
+losers_at(const float *chunk, size_t count, struct row_ahead ahead, float inverse_temperature)
 {
     return chunk_losers(chunk, ROW_F32, 0, count, ahead, inverse_temperature);
+}
+
+static __attribute__((noinline)) struct row_partial losers_at_one(const float *chunk, size_t count,
+                                                                  struct row_ahead ahead)
+{
+    return chunk_losers(chunk, ROW_F32, 0, count, ahead, 1.0f);
+}
+
+static struct row_partial losers_of(const float *chunk, size_t count, struct row_ahead ahead,
+                                    float inverse_temperature)
+{
+    return inverse_temperature == 1.0f ? losers_at_one(chunk, count, ahead)
+                                       : losers_at(chunk, count, ahead, inverse_temperature);
 }
 
 LANE_FN struct row_partial partial_of(enum row_dtype dtype, const void *row, size_t from,
