@@ -44,9 +44,11 @@ static void fill_health(const struct llama_node *node, struct snapshot *out)
     } else if (node->draining) {
         state = "draining";
         reason = "stopping: no new requests";
-    } else if (node->health[0]) {
+    } else if (node->health.reason[0]) {
         state = "degraded";
-        reason = node->health;
+        reason = node->health.reason;
+        out->health.since_ms = node->health.since_ms;
+        snprintf(out->health.advice, sizeof out->health.advice, "%s", node->health.advice);
     }
     snprintf(out->health.state, sizeof out->health.state, "%s", state);
     snprintf(out->health.reason, sizeof out->health.reason, "%s", reason);

@@ -26,6 +26,11 @@ struct live_request { /* a row of the request table, copied after every step */
     float temperature;
 };
 
+struct node_health { /* of a node that serves; reason empty = well */
+    char reason[200], advice[160];
+    int64_t since_ms;
+};
+
 struct llama_node {
     struct node node; /* first */
     struct node_llama_options options;
@@ -58,7 +63,7 @@ struct llama_node {
     bool effect_known;
     int64_t started_us;
     double window_ms;
-    char health[200]; /* reason; empty = well */
+    struct node_health health; /* written by the sampler alone */
     /* A call that the loop's thread runs between two steps; see node_visit. */
     void (*visit)(struct llama_node *node, void *state);
     void *visit_state;

@@ -32,17 +32,26 @@ static void watch(struct sampler *sampler, const struct tally_counts *delta)
                    finding[i].kind, finding[i].text, finding[i].numbers);
 }
 
-static void judge_health(struct sampler *sampler, char *reason, size_t size)
+/* One line: the store's trouble before the watchdog's. Since when: the moment it was first said. */
+static struct node_health judge_health(const struct sampler *sampler)
 {
-    struct llama_node *node = sampler->node;
+    const struct llama_node *node = sampler->node;
     struct store_health store = {.ok = true};
+    struct node_health health = {0};
 
-    reason[0] = '\0';
     if (node->options.store) store_get_health(node->options.store, &store);
-    if (!store.ok)
-        snprintf(reason, size, "store: not writing (%s)", store.reason);
-    else if (sampler->watchdog.reason[0])
-        snprintf(reason, size, "%s", sampler->watchdog.reason);
+    if (!store.ok) {
+        snprintf(health.reason, sizeof health.reason, "store: not writing (%s)", store.reason);
+        snprintf(health.advice, sizeof health.advice,
+                 "free space on its disk, or give the daemon its folder back; serving goes on");
+        health.since_ms = store.since_ms;
+    } else if (sampler->watchdog.reason[0]) {
+        snprintf(health.reason, sizeof health.reason, "%s", sampler->watchdog.reason);
+        snprintf(health.advice, sizeof health.advice, "%s", sampler->watchdog.advice);
+        health.since_ms =
+            strcmp(health.reason, node->health.reason) == 0 ? node->health.since_ms : utc_ms();
+    }
+    return health;
 }
 
 static void take_second(struct sampler *sampler)
@@ -50,8 +59,8 @@ static void take_second(struct sampler *sampler)
     struct llama_node *node = sampler->node;
     struct rates_second second = {.time_ms = utc_ms()};
     struct tally_counts now;
+    struct node_health health;
     int64_t now_us = ticks_us();
-    char reason[sizeof node->health];
 
     tally_copy(&node->loop->tally, &now);
     second.delta = now;
@@ -60,14 +69,14 @@ static void take_second(struct sampler *sampler)
     sampler->last = now;
     sampler->last_us = now_us;
     watch(sampler, &second.delta);
-    judge_health(sampler, reason, sizeof reason);
+    health = judge_health(sampler);
     pthread_mutex_lock(&node->lock);
     second.mode = node->force.mode;
     second.fixed_draft = node->fixed_draft;
     second.running = node->running;
     rates_add(&node->rates, &second);
     node->effect_known = rates_toggle_effect(&node->rates, &node->effect);
-    snprintf(node->health, sizeof node->health, "%s", reason);
+    node->health = health;
     pthread_mutex_unlock(&node->lock);
     rows_sample(node->options.store, node->run_id, &second, queue_length(node->loop->queue),
                 node->options.max_draft);

@@ -164,6 +164,8 @@ static const struct field store_fields[] = {
 static const struct field health_fields[] = {
     FIELD(TEXT, struct snapshot, health.state, "state"),
     FIELD(TEXT, struct snapshot, health.reason, "reason"),
+    ADDED(TEXT, struct snapshot, health.advice, "advice"),
+    ADDED(TIME, struct snapshot, health.since_ms, "reason_since_ms"),
 };
 
 #define TOGGLE(KIND, MEMBER) FIELD(KIND, struct snapshot, toggle.MEMBER, #MEMBER)

@@ -79,7 +79,9 @@ struct snapshot {
     } store;
     struct {
         char state[16], reason[200];
-    } health; /* "ok" "degraded" "starting" "draining" "failed" */
+        char advice[160]; /* what to try */
+        int64_t since_ms; /* UTC, of the reason; 0 = unknown */
+    } health;             /* state: "ok" "degraded" "starting" "draining" "failed" */
     struct {
         bool known;
         int64_t time_ms;

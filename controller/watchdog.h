@@ -1,11 +1,12 @@
 /* watchdog.h - speculation that is broken although the engine notices nothing: seen in what a
  * second counted, said once, and taken back when it is over.
  *
- * Three things are watched, each over a number of outcomes and not of seconds: a reached position
+ * Five things are watched, each over a number of outcomes and not of seconds: a reached position
  * that accepts none of 200, or all of 200 though it was predicted below 0.9 (vllm-ascend 13470);
- * acceptance far below what was predicted (vllm 54011); step times far from what the cost table
- * predicted (vllm 52057). Falling back is the planner's: it goes by predicted and measured value
- * (planner_regime.c). Pure; the sampler's.
+ * acceptance far below what was predicted (vllm 54011); predictions that are off by more than
+ * chance and by enough to matter; step times far from what the cost table predicted (vllm 52057);
+ * throughput far below the plan's. Falling back is the planner's: it goes by predicted and measured
+ * value (planner_regime.c). Pure; the sampler's.
  */
 #ifndef CONTROLLER_WATCHDOG_H
 #define CONTROLLER_WATCHDOG_H
@@ -14,7 +15,7 @@
 
 #include "controller/tally.h"
 
-#define WATCHDOG_FINDINGS (TT_MAX_POSITIONS + 2) /* most of one second */
+#define WATCHDOG_FINDINGS (TT_MAX_POSITIONS + 4) /* most of one second */
 
 struct watchdog_finding { /* an event of the store */
     const char *severity, *kind;
@@ -41,7 +42,18 @@ struct watchdog {
         int bad; /* verdicts in a row */
         bool alarmed;
     } cost;
-    char reason[160]; /* what stands now, for the health line; "" = nothing */
+    struct {
+        double graded, accepted, predicted, squared_error;
+        int bad; /* verdicts in a row */
+        bool alarmed;
+    } calibration;
+    struct {
+        double steps, emitted, step_ms, planned_tokens, planned_ms, prompt_tokens, target_rows;
+        int bad;
+        bool alarmed;
+    } throughput;
+    /* What stands now, for the health line, and what to try; "" = nothing. */
+    char reason[160], advice[160];
 };
 
 void watchdog_init(struct watchdog *watchdog, int positions);

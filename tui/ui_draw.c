@@ -167,7 +167,7 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
     const struct snapshot *s = &ui->shown;
     bool ok = strcmp(s->health.state, "ok") == 0;
     char store[220], ece[TEXT_NUMBER], auc[TEXT_NUMBER], failed[TEXT_NUMBER], drifts[TEXT_NUMBER],
-        last[40] = "", clock[TEXT_NUMBER], health[220], shown[300];
+        last[40] = "", clock[TEXT_NUMBER], health[480], since[48] = "", shown[480];
     struct ui_label label[8];
     int count = 0, room = area->cols - 10;
 
@@ -186,9 +186,13 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
                                       : "waiting for the first figures");
         return;
     }
-    snprintf(health, sizeof health, "%s%s%s",
-             s->health.state[0] != '\0' ? s->health.state : TEXT_UNKNOWN,
-             s->health.reason[0] != '\0' ? ": " : "", s->health.reason);
+    if (!ok && s->health.since_ms > 0)
+        snprintf(since, sizeof since, " since %s",
+                 text_clock(clock, s->health.since_ms, ui->options.utc));
+    snprintf(health, sizeof health, "%s%s%s%s%s%s",
+             s->health.state[0] != '\0' ? s->health.state : TEXT_UNKNOWN, since,
+             s->health.reason[0] != '\0' ? ": " : "", s->health.reason,
+             !ok && s->health.advice[0] != '\0' ? "; try: " : "", ok ? "" : s->health.advice);
     if (s->store.ok)
         snprintf(store, sizeof store, "ok");
     else

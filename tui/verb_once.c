@@ -228,6 +228,7 @@ static void print_facts(const struct snapshot *s)
         snprintf(mode, sizeof mode, "fixed, K %d", s->fixed_draft);
     print_fact(s, "health", s->health.state, "");
     print_fact(s, "reason", s->health.reason, "");
+    print_fact(s, "what to try", s->health.advice, "");
     print_fact(s, "store", s->store.ok ? "writing" : "not writing", "");
     print_fact(s, "store reason", s->store.ok ? "" : s->store.reason, "");
     print_fact(s, "model", s->node.model, "");
@@ -252,7 +253,7 @@ static void print_status(const struct snapshot *s, bool utc)
 {
     char mode[40], tps[TEXT_NUMBER], tokens[TEXT_NUMBER], up[TEXT_NUMBER], running[TEXT_NUMBER],
         queued[TEXT_NUMBER];
-    char clean[400], reason[400], effect[240];
+    char clean[400], reason[400], effect[240], clock[TEXT_NUMBER];
 
     if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
         snprintf(mode, sizeof mode, "fixed K=%d", s->fixed_draft);
@@ -266,7 +267,11 @@ static void print_status(const struct snapshot *s, bool utc)
            text_count(running, s->running), text_count(queued, s->queued),
            text_uptime(up, s->uptime_s), text_clean(clean, sizeof clean, s->node.model));
     if (s->health.reason[0] != '\0')
-        printf("  %s\n", text_clean(reason, sizeof reason, s->health.reason));
+        printf("  %s%s%s\n", text_clean(reason, sizeof reason, s->health.reason),
+               s->health.since_ms > 0 ? " since " : "",
+               s->health.since_ms > 0 ? text_clock(clock, s->health.since_ms, utc) : "");
+    if (s->health.advice[0] != '\0')
+        printf("  try: %s\n", text_clean(reason, sizeof reason, s->health.advice));
     if (session_effect(s, utc, effect, sizeof effect) != NULL) printf("  %s\n", effect);
     if (!s->store.ok)
         printf("  store: not writing: %s\n", text_clean(reason, sizeof reason, s->store.reason));

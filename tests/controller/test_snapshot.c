@@ -196,6 +196,8 @@ static void damage_each_key(json_t *root, json_t *group, bool is_position)
                                         "predicted_step_ms",
                                         "cost_error_ratio",
                                         "cost_bias_ratio",
+                                        "advice",
+                                        "reason_since_ms",
                                         "tps_before",
                                         "tps_after",
                                         "step_ms_before",

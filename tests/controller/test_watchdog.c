@@ -106,6 +106,63 @@ static void collapse_and_return_are_events(void **state)
     assert_string_equal(watch.watchdog.reason, "");
 }
 
+/* Off by less than a collapse: no chance, and enough to matter. */
+static void biased_predictions_are_an_event(void **state)
+{
+    (void)state;
+    struct watch watch;
+    int found = 0;
+    watchdog_init(&watch.watchdog, DEPTH);
+    for (int i = 0; i < 30; i++) { /* 0.02 off is within the band, however sure */
+        struct tally_counts delta = {0};
+        delta.position[0] = (struct tally_position){
+            .reached = 400, .accepted = 248, .graded = 400, .predicted = 240, .squared_error = 94};
+        found += watchdog_second(&watch.watchdog, &delta, watch.finding);
+    }
+    assert_int_equal(found, 0);
+    for (int i = 0; i < 6; i++) { /* two verdicts of 1200 */
+        struct tally_counts delta = {0};
+        delta.position[0] = (struct tally_position){
+            .reached = 400, .accepted = 280, .graded = 400, .predicted = 240, .squared_error = 94};
+        found += watchdog_second(&watch.watchdog, &delta, watch.finding);
+    }
+    assert_int_equal(found, 1);
+    assert_string_equal(watch.finding[0].kind, "calibration");
+    assert_non_null(strstr(watch.finding[0].text, "0.70 accepted where 0.60 were predicted"));
+    assert_non_null(strstr(watch.watchdog.advice, "refits"));
+}
+
+static int watch_plan(struct watch *watch, double emitted, double planned, double prompts)
+{
+    const struct tally_counts delta = {.steps = 100,
+                                       .emitted = (int64_t)(100 * emitted),
+                                       .step_ms = 1000,
+                                       .planned_tokens = 100 * planned,
+                                       .planned_ms = 1000,
+                                       .prompt_tokens = (int64_t)(100 * prompts),
+                                       .target_rows = 400 + (int64_t)(100 * prompts)};
+    watch->found = watchdog_second(&watch->watchdog, &delta, watch->finding);
+    return watch->found;
+}
+
+static void throughput_below_the_plan_is_an_event(void **state)
+{
+    (void)state;
+    struct watch watch;
+    int found = 0;
+    watchdog_init(&watch.watchdog, DEPTH);
+    for (int i = 0; i < 8; i++) found += watch_plan(&watch, 1.9, 2, 0);
+    for (int i = 0; i < 8; i++) found += watch_plan(&watch, 1, 2, 1); /* prompts share the steps */
+    assert_int_equal(found, 0);
+    for (int i = 0; i < 8; i++) found += watch_plan(&watch, 1, 2, 0);
+    assert_int_equal(found, 1);
+    assert_string_equal(watch.finding[0].kind, "throughput");
+    assert_non_null(strstr(watch.watchdog.reason, "below what was planned"));
+    for (int i = 0; i < 4; i++) found += watch_plan(&watch, 1.9, 2, 0);
+    assert_int_equal(found, 2);
+    assert_string_equal(watch.watchdog.reason, "");
+}
+
 static void wrong_costs_are_an_event(void **state)
 {
     (void)state;
@@ -346,6 +403,8 @@ int main(void)
         cmocka_unit_test(nothing_accepted_is_said_once),
         cmocka_unit_test(everything_accepted_against_prediction),
         cmocka_unit_test(collapse_and_return_are_events),
+        cmocka_unit_test(biased_predictions_are_an_event),
+        cmocka_unit_test(throughput_below_the_plan_is_an_event),
         cmocka_unit_test(wrong_costs_are_an_event),
         cmocka_unit_test(the_clock_overrules_the_table),
         cmocka_unit_test(a_collapse_falls_back_with_its_numbers),
