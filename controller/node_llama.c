@@ -139,6 +139,8 @@ static void refitted(void *state, int stratum, int bits)
     pthread_mutex_lock(&node->lock);
     node->stratum[stratum].known = true;
     node->stratum[stratum].report = report;
+    node->stratum[stratum].rival_known =
+        strata_rival(node->loop->strata, stratum, &node->stratum[stratum].rival);
     if (bits & TT_STEP_DRIFT) node->stratum[stratum].last_drift_ms = utc_ms();
     node->shown = stratum;
     pthread_mutex_unlock(&node->lock);

@@ -131,8 +131,22 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *stratum_to_json(int stratum, const struct tt_estimator_report *report)
+/* What an estimator of the other kind made of the same labels. */
+static json_t *rival_to_json(const struct known_stratum *known)
 {
+    const struct tt_estimator_report *rival = &known->rival;
+
+    if (!known->rival_known) return json_null();
+    return json_pack("{s:s s:o s:o s:I s:I s:o s:o s:o s:o}", "kind", estimator_name(rival->kind),
+                     "slope", number(rival->slope), "level", number(rival->level), "refits",
+                     (json_int_t)rival->refits, "labels", (json_int_t)rival->labels, "ece",
+                     number(rival->ece), "brier", number(rival->brier), "log_loss",
+                     number(rival->log_loss), "auc", number(rival->auc));
+}
+
+static json_t *stratum_to_json(int stratum, const struct known_stratum *known)
+{
+    const struct tt_estimator_report *report = &known->report;
     json_t *bins = json_array(), *positions = json_array();
 
     for (int b = 0; b < TT_CALIBRATION_BINS; b++)
@@ -151,14 +165,15 @@ static json_t *stratum_to_json(int stratum, const struct tt_estimator_report *re
                       "reached", (json_int_t)(position->reached + 0.5), "n",
                       (json_int_t)position->n));
     }
-    return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o}", "stratum",
+    return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o s:o}", "stratum",
                      strata_name(stratum), "kind", estimator_name(report->kind), "slope",
                      number(report->slope), "slope_se", number(report->slope_se), "level",
                      number(report->level), "centre", number(report->centre), "refits",
                      (json_int_t)report->refits, "drift_z", number(report->drift_z), "drift_events",
                      (json_int_t)report->drift_events, "ece", number(report->ece), "brier",
                      number(report->brier), "log_loss", number(report->log_loss), "auc",
-                     number(report->auc), "bins", bins, "positions", positions);
+                     number(report->auc), "bins", bins, "positions", positions, "rival",
+                     rival_to_json(known));
 }
 
 json_t *report_calibration(const struct known_stratum *strata)
@@ -166,7 +181,7 @@ json_t *report_calibration(const struct known_stratum *strata)
     json_t *list = json_array();
 
     for (int i = 0; i < STRATA_ESTIMATORS; i++)
-        if (strata[i].known) json_array_append_new(list, stratum_to_json(i, &strata[i].report));
+        if (strata[i].known) json_array_append_new(list, stratum_to_json(i, &strata[i]));
     return json_pack("{s:o}", "strata", list);
 }
 

@@ -19,8 +19,8 @@
 struct store;
 
 struct known_stratum { /* the estimator of a stratum after its last refit */
-    bool known;
-    struct tt_estimator_report report;
+    bool known, rival_known;
+    struct tt_estimator_report report, rival;
     int64_t last_drift_ms;
 };
 

@@ -16,7 +16,7 @@
 #define LARGEST_BLOB (1 << 20)
 
 struct strata {
-    tt_estimator *estimator[STRATA_ESTIMATORS];
+    tt_estimator *estimator[STRATA_ESTIMATORS], *rival[STRATA_ESTIMATORS];
     unsigned long long labels[STRATA_ESTIMATORS];
     bool stepped[STRATA_ESTIMATORS]; /* saw labels since its last prior */
     tt_estimator *pooled;
@@ -87,7 +87,8 @@ struct strata *strata_new(int positions, enum tt_estimator_kind kind, int refit_
     strata->pooled = new_estimator(positions, kind, refit_interval_steps);
     for (int i = 0; i < STRATA_ESTIMATORS; i++) {
         strata->estimator[i] = new_estimator(positions, kind, refit_interval_steps);
-        complete = complete && strata->estimator[i];
+        strata->rival[i] = new_estimator(positions, kind == TT_ONLINE ? TT_PARITY : TT_ONLINE, 0);
+        complete = complete && strata->estimator[i] && strata->rival[i];
     }
     if (complete && strata->pooled) return strata;
     strata_free(strata);
@@ -97,7 +98,10 @@ struct strata *strata_new(int positions, enum tt_estimator_kind kind, int refit_
 void strata_free(struct strata *strata)
 {
     if (!strata) return;
-    for (int i = 0; i < STRATA_ESTIMATORS; i++) tt_estimator_free(strata->estimator[i]);
+    for (int i = 0; i < STRATA_ESTIMATORS; i++) {
+        tt_estimator_free(strata->estimator[i]);
+        tt_estimator_free(strata->rival[i]);
+    }
     tt_estimator_free(strata->pooled);
     free(strata);
 }
@@ -119,6 +123,21 @@ int strata_starved(const struct strata *strata, int stratum)
     return tt_estimator_starved(strata->estimator[stratum]);
 }
 
+/* The rival is judged by its own predictions, and fitted to them where its kind wants that. */
+static void observe_rival(tt_estimator *rival, const struct tt_observation *observation)
+{
+    float predicted[TT_MAX_POSITIONS];
+    struct tt_observation own = *observation;
+
+    for (int k = 0; k < observation->admitted; k++) {
+        double probability = 0;
+        tt_estimator_predict(rival, k, &observation->feature[k], 1, &probability);
+        predicted[k] = (float)probability;
+    }
+    own.predicted = predicted;
+    tt_estimator_observe(rival, &own);
+}
+
 void strata_observe(struct strata *strata, int stratum, const struct tt_observation *observation)
 {
     int labels = observation->accepted < observation->admitted ? observation->accepted + 1
@@ -127,6 +146,7 @@ void strata_observe(struct strata *strata, int stratum, const struct tt_observat
     if (stratum >= STRATA_ESTIMATORS || labels == 0) return;
     if (tt_estimator_observe(strata->estimator[stratum], observation) != TT_OK) return;
     tt_estimator_observe(strata->pooled, observation);
+    observe_rival(strata->rival[stratum], observation);
     strata->labels[stratum] += (unsigned)labels;
     strata->stepped[stratum] = true;
 }
@@ -151,6 +171,7 @@ void strata_end_step(struct strata *strata, void (*refitted)(void *state, int st
     for (int i = 0; i < STRATA_ESTIMATORS; i++) {
         if (strata->labels[i] == 0) continue;
         bits = tt_estimator_end_step(strata->estimator[i]);
+        tt_estimator_end_step(strata->rival[i]);
         if (bits > 0 && strata->stepped[i]) {
             strata->stepped[i] = false;
             refitted(state, i, bits);
@@ -162,6 +183,12 @@ bool strata_report(const struct strata *strata, int stratum, struct tt_estimator
 {
     if (stratum >= STRATA_ESTIMATORS || strata->labels[stratum] == 0) return false;
     return tt_estimator_report(strata->estimator[stratum], out) == TT_OK;
+}
+
+bool strata_rival(const struct strata *strata, int stratum, struct tt_estimator_report *out)
+{
+    if (stratum >= STRATA_ESTIMATORS || strata->labels[stratum] == 0) return false;
+    return tt_estimator_report(strata->rival[stratum], out) == TT_OK && out->labels > 0;
 }
 
 /* ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@
  * A stratum is (drafter, rule, temperature band). A twin of each, "adjusted", holds requests whose
  * target-only transforms (penalties, bias) change p but not q: they are predicted by the plain
  * twin's estimator and give it no labels. A pooled estimator sees every label and gives the others
- * their prior mean. Owned by the loop's thread.
+ * their prior mean. Beside each stratum's estimator a rival of the other kind learns from the same
+ * labels and predicts them, but nothing is decided by it: an operator sees what it would have
+ * said. Owned by the loop's thread.
  */
 #ifndef CONTROLLER_STRATA_H
 #define CONTROLLER_STRATA_H
@@ -38,6 +40,8 @@ void strata_end_step(struct strata *strata, void (*refitted)(void *state, int st
                      void *state);
 /* Report of a plain stratum. False when it never saw a label. */
 bool strata_report(const struct strata *strata, int stratum, struct tt_estimator_report *out);
+/* The same of its rival, which has been learning since the start (it is not kept in the file). */
+bool strata_rival(const struct strata *strata, int stratum, struct tt_estimator_report *out);
 /* Keep everything that was learned, so that a restart does not start cold. `key` names what it was
  * learned on. Atomic; false with *cause when it could not be written. */
 bool strata_save(const struct strata *strata, const char *path, const char *key, char **cause);

@@ -489,7 +489,7 @@ static void take_bins(struct model_stratum *row, const json_t *bins)
 
 static int take_calibration(struct model *model, const json_t *calibration, char **cause)
 {
-    const json_t *item;
+    const json_t *item, *rival;
     size_t i;
 
     if (check_schema(calibration, "trimtab.calibration/1", "strata", cause) != 0) return -1;
@@ -514,6 +514,12 @@ static int take_calibration(struct model *model, const json_t *calibration, char
         row->refits = integer_at(item, "refits");
         row->drift_events = integer_at(item, "drift_events");
         take_bins(row, json_object_get(item, "bins"));
+        rival = json_object_get(item, "rival");
+        COPY(row->rival.kind, rival, "kind");
+        row->rival.slope = real_at(rival, "slope");
+        row->rival.ece = real_at(rival, "ece");
+        row->rival.brier = real_at(rival, "brier");
+        row->rival.log_loss = real_at(rival, "log_loss");
     }
     model->strata_known = true;
     model->refusal[LIST_CALIBRATION][0] = '\0';

@@ -78,6 +78,10 @@ struct model_stratum {
     struct {
         double n, sum_p, sum_y;
     } bin[MODEL_BINS]; /* tenths of predicted probability */
+    struct {
+        char kind[16]; /* of the estimator that learns beside; empty = there is none */
+        double slope, ece, brier, log_loss;
+    } rival;
 };
 
 struct model_cost { /* one measured cell of the target's forward pass */
