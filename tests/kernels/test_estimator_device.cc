@@ -403,7 +403,7 @@ int main()
     const uint32_t orders[] = {0, 1, 20261130};
     if (tt_open(&handle, &options) != TT_OK) {
         std::printf("1..0 # SKIP no CUDA device to open\n");
-        return 77;
+        return 0;
     }
     for (int kind = TT_ONLINE; threads_are_real && kind <= TT_PARITY; kind++)
         check_stream(kind, 3, 5, 8, true, 0);
