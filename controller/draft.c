@@ -178,6 +178,7 @@ static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
     struct tt_rows logits = {.dtype = TT_F32,
                              .vocab = loop->draft_vocab,
                              .stride = loop->draft ? lm_logits_stride(loop->draft) : 0};
+    struct logits first = {NULL, NULL};
     double begun;
 
     lm_batch_clear(loop->draft_batch);
@@ -199,12 +200,14 @@ static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
         struct slot *slot = &loop->slot[loop->step.slot[rows[i]]];
 
         if (slot->drafter != DRAFTER_MODEL) continue;
-        slot->draft_row = lm_logits(loop->draft, slot->row);
-        if (row == 0) logits.data = slot->draft_row;
-        assert(slot->draft_row == (const float *)logits.data + (size_t)row * logits.stride);
+        slot->draft_row = loop_logits(loop, loop->draft, slot->row, false);
+        if (row == 0) first = slot->draft_row;
+        assert(slot->draft_row.kernels == first.kernels &&
+               slot->draft_row.data == first.data + (size_t)row * logits.stride);
         row++;
     }
-    if (tt_row_statistics(loop->rows, &logits, loop->inverse_temperature, loop->stats) != TT_OK)
+    logits.data = first.data;
+    if (tt_row_statistics(first.kernels, &logits, loop->inverse_temperature, loop->stats) != TT_OK)
         return false;
     for (int i = 0, row = 0; i < live; i++) {
         struct slot *slot = &loop->slot[loop->step.slot[rows[i]]];
@@ -220,7 +223,8 @@ static bool run_forward(struct loop *loop, int depth, const int *rows, int live)
  * verification. */
 static bool draw_token(struct loop *loop, struct slot *slot, int depth)
 {
-    struct tt_rows row = {slot->draft_row, TT_F32, 1, loop->draft_vocab, loop->draft_vocab};
+    struct tt_rows row = {slot->draft_row.data, TT_F32, 1, loop->draft_vocab, loop->draft_vocab};
+    tt *kernels = slot->draft_row.kernels;
     struct tt_transform transform = slot->transform;
     struct tt_row_stats stats = slot->stats;
     float *q;
@@ -232,7 +236,7 @@ static bool draw_token(struct loop *loop, struct slot *slot, int depth)
     }
     q = slot->q + (size_t)depth * loop->draft_vocab;
     if (slot->step_rule == TT_RATIO || slot->transforms)
-        memcpy(q, slot->draft_row, loop->draft_vocab * sizeof *q);
+        memcpy(q, lm_logits(loop->draft, slot->row), loop->draft_vocab * sizeof *q);
     if (slot->transforms) { /* the shape of the client's law, without what only the target sees */
         transform.presence_penalty = transform.frequency_penalty = 0;
         transform.repetition_penalty = 1;
@@ -240,16 +244,17 @@ static bool draw_token(struct loop *loop, struct slot *slot, int depth)
         if (tt_transform_row(loop->rows, q, loop->draft_vocab, &transform, NULL, 0) != TT_OK)
             return false;
         row.data = q;
+        kernels = loop->rows;
         if (tt_row_statistics(loop->rows, &row, &slot->inverse_temperature, &stats) != TT_OK)
             return false;
     }
     slot->q_stats[depth] = stats;
     if (slot->step_rule == TT_COUPLED)
-        return tt_sample_coupled(loop->rows, &row, slot->inverse_temperature, slot->key,
+        return tt_sample_coupled(kernels, &row, slot->inverse_temperature, slot->key,
                                  (uint64_t)(slot_emitted(slot) + depth),
                                  &slot->draft[depth]) == TT_OK &&
                slot->draft[depth] >= 0;
-    return tt_sample(loop->rows, &row, slot->inverse_temperature, &stats, slot->key,
+    return tt_sample(kernels, &row, slot->inverse_temperature, &stats, slot->key,
                      (uint64_t)slot_emitted(slot), (uint32_t)depth, TT_DRAFT,
                      &slot->draft[depth]) == TT_OK &&
            slot->draft[depth] >= 0;

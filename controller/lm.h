@@ -75,6 +75,12 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause);
 /* Logits (vocab) of row `row` of the last decode, writable, valid until the next decode; NULL if it
  * was not wanted. */
 float *lm_logits(struct lm *lm, int row);
+/* The device on which the engine leaves logits too, as tt_open names it ("cuda:0"); NULL: none. Its
+ * rows can be read and changed by kernels that were opened there. */
+const char *lm_device(const struct lm *lm);
+/* The same row as lm_logits gives, with the same stride, where it lies on lm_device; valid and
+ * writable until the next decode, and NULL when it is in host memory alone. */
+float *lm_device_logits(struct lm *lm, int row);
 /* Forget positions >= from of a sequence (from 0: all of it). */
 bool lm_trim(struct lm *lm, int sequence, int from);
 

@@ -35,6 +35,11 @@ struct lm {
     int vocab_size, cells, sequence_cells, batch_limit, outputs_limit, sequences;
     bool can_roll_back;
     char name[96], digest[17];
+    struct { /* logits where the engine computed them; see keep_device_rows */
+        const struct ggml_tensor *tensor; /* of the last decode; NULL: not on `name` */
+        int passes;                       /* of the last decode; the tensor is the last one's */
+        char name[16];                    /* "cuda:N", or "" */
+    } device;
     /* scratch of lm_decode: libllama wants a pointer a token */
     int32_t *sequence_count;
     llama_seq_id **sequence_pointer;
@@ -203,6 +208,38 @@ static bool load_model(struct lm *lm, const struct lm_options *options, char **c
     return true;
 }
 
+/* The kernels' name of the CUDA device on which the logits lie; false when they lie elsewhere. */
+static bool name_device(const struct lm *lm, const struct ggml_tensor *logits, char name[16])
+{
+    ggml_backend_dev_t device;
+    int ordinal;
+
+    if (!logits->buffer || ggml_backend_buffer_is_host(logits->buffer)) return false;
+    if (logits->type != GGML_TYPE_F32 || logits->ne[0] != lm->vocab_size ||
+        !ggml_is_contiguous(logits))
+        return false;
+    device = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(logits->buffer));
+    if (!device || sscanf(ggml_backend_dev_name(device), "CUDA%d", &ordinal) != 1) return false;
+    snprintf(name, 16, "cuda:%d", ordinal);
+    return true;
+}
+
+/* The engine's callback: asked before a tensor of a pass is computed whether it is of interest;
+ * for the logits alone called again when they are. */
+static bool keep_device_rows(struct ggml_tensor *tensor, bool ask, void *state)
+{
+    struct lm *lm = state;
+    char name[sizeof lm->device.name];
+
+    if (ask) return strcmp(ggml_get_name(tensor), "result_output") == 0;
+    lm->device.passes++;
+    lm->device.tensor = NULL;
+    if (name_device(lm, tensor, name) &&
+        (!lm->device.name[0] || strcmp(name, lm->device.name) == 0))
+        lm->device.tensor = tensor;
+    return true;
+}
+
 static bool make_context(struct lm *lm, const struct lm_options *options, char **cause)
 {
     struct llama_context_params params = llama_context_default_params();
@@ -232,6 +269,11 @@ static bool make_context(struct lm *lm, const struct lm_options *options, char *
     params.n_threads_batch = params.n_threads;
     params.swa_full = true; /* a sliding window that was overwritten cannot be rolled back */
     params.no_perf = true;
+    if (llama_supports_gpu_offload() && !options->exact &&
+        !(options->device && strcmp(options->device, "cpu") == 0)) {
+        params.cb_eval = keep_device_rows;
+        params.cb_eval_user_data = lm;
+    }
     forget_complaint();
     lm->context = llama_init_from_model(lm->model, params);
     if (!lm->context) {
@@ -270,6 +312,23 @@ static bool try_roll_back(struct lm *lm)
     return can;
 }
 
+/* After the decode of try_roll_back: where its logits lie, if they are what the engine copied to
+ * the host. */
+static void find_device(struct lm *lm)
+{
+    const struct ggml_tensor *tensor = lm->device.tensor;
+    size_t size = (size_t)lm->vocab_size * sizeof(float);
+    const float *host;
+    float *copy;
+
+    if (!tensor || lm->device.passes != 1 || !(host = llama_get_logits(lm->context))) return;
+    copy = malloc(size);
+    if (!copy) return;
+    ggml_backend_tensor_get(tensor, copy, 0, size);
+    if (memcmp(copy, host, size) == 0) name_device(lm, tensor, lm->device.name);
+    free(copy);
+}
+
 /* The file's name tells forms of one model apart; general.name often tells of its training. */
 static void name_model(struct lm *lm, const char *path)
 {
@@ -301,6 +360,7 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     if (!digest_file(options->path, lm->digest)) goto fail;
     name_model(lm, options->path);
     lm->can_roll_back = try_roll_back(lm);
+    find_device(lm);
     return lm;
 fail:
     if (cause && !*cause) cause_set(cause, "out of memory while loading %s", options->path);
@@ -431,6 +491,8 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
     if (!batch_fits(lm, batch, cause)) return -1;
     for (int i = 0; i < batch->count; i++) lm->sequence_pointer[i] = &batch->sequence[i];
     forget_complaint();
+    lm->device.tensor = NULL;
+    lm->device.passes = 0;
     status = llama_decode(lm->context, view);
     if (status == 0) llama_synchronize(lm->context);
     if (status == 0) return 0;
@@ -445,6 +507,24 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
 float *lm_logits(struct lm *lm, int row)
 {
     return llama_get_logits_ith(lm->context, row);
+}
+
+const char *lm_device(const struct lm *lm)
+{
+    return lm->device.name[0] ? lm->device.name : NULL;
+}
+
+/* One pass keeps the order of rows in a batch that lists the tokens of a sequence together, as the
+ * loop's do; the rows of several passes were overwritten. */
+float *lm_device_logits(struct lm *lm, int row)
+{
+    const struct ggml_tensor *tensor = lm->device.tensor;
+    const float *host;
+
+    if (!lm->device.name[0] || !tensor || lm->device.passes != 1) return NULL;
+    host = llama_get_logits_ith(lm->context, row);
+    if (!host) return NULL;
+    return (float *)tensor->data + (host - llama_get_logits(lm->context));
 }
 
 bool lm_trim(struct lm *lm, int sequence, int from)

@@ -85,6 +85,16 @@ float *lm_logits(struct lm *lm, int row)
     (void)lm, (void)row;
     return NULL;
 }
+const char *lm_device(const struct lm *lm)
+{
+    (void)lm;
+    return NULL;
+}
+float *lm_device_logits(struct lm *lm, int row)
+{
+    (void)lm, (void)row;
+    return NULL;
+}
 bool lm_trim(struct lm *lm, int sequence, int from)
 {
     (void)lm, (void)sequence, (void)from;

@@ -83,6 +83,35 @@ bool loop_set_policy(struct loop *loop, const struct planner_options *planner,
     return true;
 }
 
+struct logits loop_logits(const struct loop *loop, struct lm *lm, int row, bool host)
+{
+    float *data = loop->device_rows && !host ? lm_device_logits(lm, row) : NULL;
+
+    if (data) return (struct logits){loop->device_rows, data};
+    return (struct logits){loop->rows, lm_logits(lm, row)};
+}
+
+/* Kernels for the device on which the engine leaves its logits; without them the CPU reads the
+ * copies in host memory, with the same results. */
+static void open_device_kernels(struct loop *loop, struct tt_options options)
+{
+    const char *target = lm_device(loop->target);
+    const char *draft = loop->draft ? lm_device(loop->draft) : NULL;
+
+    options.backend = target ? target : draft;
+    if (!options.backend) return;
+    if (target && draft && strcmp(target, draft) != 0)
+        cause_set(&loop->device_note,
+                  "the target's logits lie on %s and the draft's on %s: the CPU reads both; "
+                  "--device %s puts the models together",
+                  target, draft, target);
+    else if (tt_open(&loop->device_rows, &options) != TT_OK)
+        cause_set(&loop->device_note,
+                  "the engine leaves logits on %s, which the kernels cannot read, so the CPU does: "
+                  "%s",
+                  options.backend, tt_message(NULL));
+}
+
 static bool open_kernels(struct loop *loop, char **cause)
 {
     size_t vocab = loop->vocab > loop->draft_vocab ? loop->vocab : loop->draft_vocab;
@@ -92,6 +121,7 @@ static bool open_kernels(struct loop *loop, char **cause)
     int status = tt_open(&loop->rows, &options);
 
     if (status != TT_OK) cause_set(cause, "the kernels cannot start: %s", tt_strerror(status));
+    if (status == TT_OK) open_device_kernels(loop, options);
     return status == TT_OK;
 }
 
@@ -183,6 +213,8 @@ void loop_free(struct loop *loop)
     planner_free(loop->planner);
     strata_free(loop->strata);
     ngram_free(loop->ngram);
+    tt_close(loop->device_rows);
+    free(loop->device_note);
     tt_close(loop->rows);
     lm_batch_free(loop->target_batch);
     lm_batch_free(loop->draft_batch);

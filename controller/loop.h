@@ -22,8 +22,8 @@
 
 #define LOOP_DRAFT_WINDOW                                                                          \
     512 /* positions a small draft model was trained for; it restarts when they are used up */
-#define LOOP_CATCH_UP 64       /* tokens read when the draft model restarts on a request */
-#define LOOP_PREFILL_BATCH 512 /* most prompt tokens of one step */
+#define LOOP_CATCH_UP 64         /* tokens read when the draft model restarts on a request */
+#define LOOP_PREFILL_BATCH 512   /* most prompt tokens of one step */
 #define LOOP_FEATURE_CLAMP 16.0F /* design, algorithm 1 */
 
 enum draft_choice { DRAFT_AUTO, DRAFT_MODEL, DRAFT_NGRAM, DRAFT_NONE };
@@ -63,7 +63,10 @@ struct loop {
     struct loop_options options;
     struct lm *target, *draft;
     struct lm_batch *target_batch, *draft_batch;
-    tt *rows;
+    tt *rows;          /* kernels for rows in host memory */
+    tt *device_rows;   /* kernels for rows that the engine leaves on a device; NULL: all are read
+                          from host memory */
+    char *device_note; /* why so, where the engine has a device; or NULL */
     size_t vocab, draft_vocab;
     int parallel, max_draft, draft_window;
     int32_t *end_tokens;
@@ -103,6 +106,9 @@ bool loop_set_policy(struct loop *loop, const struct planner_options *planner,
 int loop_request_cells(const struct loop *loop);
 /* Requests in slots. */
 int loop_running(const struct loop *loop);
+/* Row `row` of the model's last decode: on the device where it can be read there, unless `host`
+ * says that the caller needs the copy in host memory. data is NULL if it was not wanted. */
+struct logits loop_logits(const struct loop *loop, struct lm *lm, int row, bool host);
 
 /* ---- the verbs, for loop.c only */
 /* Bring waiting requests into free slots and give prefills their share of this step. False: nothing

@@ -313,6 +313,8 @@ static void *run(void *state)
                          "the step costs were measured while the machine was busy with something "
                          "else: they are corrected as steps run, and measured again at the next "
                          "start");
+    if (node->loop->device_note)
+        llama_node_event(node, "warning", "device", node->loop->device_note);
     if (!lm_can_roll_back(node->pair.target))
         llama_node_event(node, "warning", "model",
                          "this model's memory cannot be rolled back: it runs without speculation");

@@ -15,6 +15,12 @@
 #include "controller/strata.h"
 #include "controller/text.h"
 
+/* Rows of a model's last decode, and the kernels that read them where they lie. */
+struct logits {
+    tt *kernels;
+    float *data;
+};
+
 enum slot_phase { SLOT_FREE, SLOT_PREFILL, SLOT_DECODE };
 
 struct slot {
@@ -55,7 +61,7 @@ struct slot {
     int emitted;  /* tokens a client received in this step */
     int labelled; /* admitted positions that may carry labels (cut at stops) */
     bool sampled, flagged;
-    int row;  /* first row in the target's batch */
+    int row;  /* first row in the batch of the model that ran last */
     float *q; /* (max_draft, vocab) draft logits as drawn from; ratio rule */
     struct tt_row_stats q_stats[TT_MAX_POSITIONS]; /* of those rows */
     int32_t draft[TT_MAX_POSITIONS];
@@ -64,7 +70,7 @@ struct slot {
     int32_t proposal[TT_MAX_POSITIONS]; /* what the n-gram index proposed, taken or not */
     int proposed;                       /* its length; `match` is what it rests on */
     struct tt_row_stats stats;          /* of the draft row just computed */
-    const float *draft_row;             /* that row */
+    struct logits draft_row;            /* that row */
     struct tt_verdict verdict;
 
     /* Accounts. */

@@ -75,14 +75,17 @@ static void keep_raw(struct loop *loop, const struct slot *slot, const float *ro
         for (size_t i = 0; i < raw.rows; i++) loop->stats[i].log_norm = NAN;
 }
 
-/* The verdict on one block. False when a reached row was flagged (NaN): the request cannot go on.
- */
-static bool judge(struct loop *loop, struct slot *slot, int wanted)
+/* The verdict on one block. NULL, or why the request cannot go on, valid until the kernels' next
+ * call. */
+static const char *judge(struct loop *loop, struct slot *slot, int wanted)
 {
-    float *rows = lm_logits(loop->target, slot->row);
+    /* Log probabilities are taken from the host's copy, and the ratio rule's draft rows are there:
+     * then the target's rows are read there too, rather than copying over what is needed. */
+    bool host = wanted >= 0 || (slot->step_rule == TT_RATIO && slot->admitted > 0);
+    struct logits rows = loop_logits(loop, loop->target, slot->row, host);
     struct tt_block block = {
         .rule = slot->step_rule,
-        .target = rows,
+        .target = rows.data,
         .target_stride = lm_logits_stride(loop->target),
         .vocab = loop->vocab,
         .draft = slot->q,
@@ -97,16 +100,16 @@ static bool judge(struct loop *loop, struct slot *slot, int wanted)
     };
     int forced = request_params_of(slot->request)->min_tokens - slot_emitted(slot);
 
-    if (!rows) return false;
+    if (!rows.data) return "the engine gave no logits";
     slot->transform.bias_count =
         request_params_of(slot->request)->bias_count + (forced > 0 ? (size_t)loop->end_count : 0);
     if (slot->transforms || forced > 0) block.transform = &slot->transform;
-    if (wanted >= 0) keep_raw(loop, slot, rows);
-    if (tt_verify(loop->rows, &block, &slot->verdict) != TT_OK || slot->verdict.next < 0)
-        return false;
+    if (wanted >= 0) keep_raw(loop, slot, rows.data);
+    if (tt_verify(rows.kernels, &block, &slot->verdict) != TT_OK) return tt_message(rows.kernels);
+    if (slot->verdict.next < 0) return "the model gave logits that are not numbers";
     assert(slot->verdict.accepted >= 0 && slot->verdict.accepted <= slot->admitted);
     slot->accepted = slot->verdict.accepted;
-    return true;
+    return NULL;
 }
 
 static void note_logprobs(struct loop *loop, int k, int32_t token, int wanted)
@@ -188,6 +191,7 @@ static void settle(struct loop *loop, struct slot *slot)
 {
     int wanted = request_params_of(slot->request)->logprobs;
     int computed = slot->count + slot->admitted; /* tokens with cells now, drafts included */
+    const char *failure;
 
     if (slot->phase == SLOT_PREFILL) {
         computed = slot->count;
@@ -197,9 +201,10 @@ static void settle(struct loop *loop, struct slot *slot)
         slot->usage.prefill_ms = (double)(slot->decode_us - slot->started_us) / 1000.0;
     }
     slot->steps++;
-    if (!judge(loop, slot, wanted)) {
+    failure = judge(loop, slot, wanted);
+    if (failure) {
         slot->flagged = true;
-        loop_release(loop, slot, REQUEST_FAILED, "the model gave logits that are not numbers");
+        loop_release(loop, slot, REQUEST_FAILED, failure);
         lm_trim(loop->target, slot->sequence, 0);
         slot->in_target = 0;
         return;

@@ -36,6 +36,7 @@ include tests/controller/watchdog.mk
 include tests/controller/replay.mk
 include tests/controller/load.mk
 include tests/controller/kernels.mk
+include tests/controller/device.mk
 include tests/tui/local.mk
 include tests/docs/local.mk
 include tests/e2e/local.mk

@@ -3,10 +3,11 @@
  * bookkeeping of a real engine is enforced (consecutive positions, cell counts, limits), and a
  * decode costs what its path says.
  *
- * Path: "synthetic:ROLE[:MICROSECONDS_A_STEP[:MICROSECONDS_A_TOKEN]]"; ROLE is "target", "draft" (a
- * blurred target), "other" (another vocabulary) or "broken" (a target whose logits turn into NaN
- * after the text "!!"). Any other path is refused as a real engine refuses a file that is not a
- * model.
+ * Path: "synthetic:ROLE[:MICROSECONDS_A_STEP[:MICROSECONDS_A_TOKEN[:deviceN]]]"; ROLE is "target",
+ * "draft" (a blurred target), "other" (another vocabulary) or "broken" (a target whose logits turn
+ * into NaN after the text "!!"). With "deviceN" logits lie on device N too, but for decodes that
+ * an engine would cut into several passes. Any other path is refused as a real engine refuses a
+ * file that is not a model.
  */
 #include "config.h"
 
@@ -26,6 +27,9 @@
 #define TOKEN_TURN 258
 #define VOCAB 260
 #define SEQUENCE_CELLS 1024
+#define PASS_TOKENS 12 /* most of a decode that leaves its logits on the device */
+
+const struct lm_synthetic_device *lm_synthetic_device;
 
 struct lm {
     bool draft, other, broken;
@@ -38,6 +42,10 @@ struct lm {
     float *logits;   /* (outputs_limit, VOCAB) */
     int *row;        /* (batch_limit) output of a batch row, -1 = not wanted */
     int rows;
+    float *device_logits; /* (outputs_limit, VOCAB) on the device, or NULL */
+    bool on_device;       /* so are those of the last decode */
+    char device[16];      /* "cuda:N" */
+    struct synthetic_reads reads;
 };
 
 static uint32_t mix(uint32_t x)
@@ -81,9 +89,18 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     struct lm *lm = NULL;
     char role[16] = "";
     long step_us = 0, token_us = 0;
+    unsigned ordinal = 0;
+    bool device;
+    int fields = sscanf(options->path, "synthetic:%15[a-z]:%ld:%ld:device%u", role, &step_us,
+                        &token_us, &ordinal);
 
-    if (sscanf(options->path, "synthetic:%15[a-z]:%ld:%ld", role, &step_us, &token_us) < 1) {
+    if (fields < 1) {
         cause_set(cause, "%s is not a GGUF model file", options->path);
+        return NULL;
+    }
+    device = fields == 4;
+    if (device && !lm_synthetic_device) {
+        cause_set(cause, "%s: this program is not linked with a device", options->path);
         return NULL;
     }
     lm = calloc(1, sizeof *lm);
@@ -102,7 +119,12 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     lm->tokens = calloc((size_t)lm->sequences * SEQUENCE_CELLS, sizeof *lm->tokens);
     lm->logits = calloc((size_t)lm->outputs_limit * VOCAB, sizeof *lm->logits);
     lm->row = calloc((size_t)lm->batch_limit, sizeof *lm->row);
-    if (lm->length && lm->first && lm->tokens && lm->logits && lm->row) return lm;
+    snprintf(lm->device, sizeof lm->device, "cuda:%u", ordinal);
+    if (device)
+        lm->device_logits = lm_synthetic_device->allocate((size_t)lm->outputs_limit * VOCAB);
+    if (lm->length && lm->first && lm->tokens && lm->logits && lm->row &&
+        (!device || lm->device_logits))
+        return lm;
     lm_close(lm);
     cause_set(cause, "out of memory");
     return NULL;
@@ -111,6 +133,7 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
 void lm_close(struct lm *lm)
 {
     if (!lm) return;
+    if (lm->device_logits) lm_synthetic_device->release(lm->device_logits);
     free(lm->length);
     free(lm->first);
     free(lm->tokens);
@@ -206,6 +229,9 @@ int lm_decode(struct lm *lm, const struct lm_batch *batch, char **cause)
         lm->row[i] = outputs++;
     }
     lm->rows = batch->count;
+    lm->on_device =
+        lm->device_logits && batch->count <= PASS_TOKENS &&
+        lm_synthetic_device->upload(lm->device_logits, lm->logits, (size_t)outputs * VOCAB);
     lm->decodes++;
     spend(lm->step_us + lm->token_us * batch->count);
     return 0;
@@ -219,11 +245,28 @@ int lm_synthetic_used(const struct lm *lm)
 {
     return lm->used;
 }
+struct synthetic_reads lm_synthetic_reads(const struct lm *lm)
+{
+    return lm->reads;
+}
 
 float *lm_logits(struct lm *lm, int row)
 {
     if (row < 0 || row >= lm->rows || lm->row[row] < 0) return NULL;
+    lm->reads.host++;
     return lm->logits + (size_t)lm->row[row] * VOCAB;
+}
+
+const char *lm_device(const struct lm *lm)
+{
+    return lm->device_logits ? lm->device : NULL;
+}
+
+float *lm_device_logits(struct lm *lm, int row)
+{
+    if (!lm->on_device || row < 0 || row >= lm->rows || lm->row[row] < 0) return NULL;
+    lm->reads.device++;
+    return lm->device_logits + (size_t)lm->row[row] * VOCAB;
 }
 
 bool lm_trim(struct lm *lm, int sequence, int from)
