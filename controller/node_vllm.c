@@ -170,10 +170,10 @@ static void say(struct snapshot *out, const char *state, const char *reason)
 
 static void fill_failure(const struct vllm_node *node, struct snapshot *out)
 {
-    char text[sizeof out->health.reason], last[64] = "";
+    char text[sizeof out->health.reason], last[40] = "";
 
-    if (node->read_us > 0) snprintf(last, sizeof last, "; last read %.0f s ago", age_s(node));
-    snprintf(text, sizeof text, "%.100s%s; %d tries, the next within %d s", node->why, last,
+    if (node->read_us > 0) snprintf(last, sizeof last, "; last read %.4g s ago", age_s(node));
+    snprintf(text, sizeof text, "%.90s%s; %d tries, the next within %d s", node->why, last,
              node->failures, (node->wait_ms + 999) / 1000);
     say(out, "failed", text);
 }
