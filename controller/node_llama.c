@@ -157,7 +157,7 @@ static void note_regime(struct llama_node *node)
 
     if (planner_take_change(node->loop->planner, &from, &to, &gain))
         rows_regime(node->options.store, node->run_id, &planner_actor,
-                    planner_last_change(node->loop->planner));
+                    planner_last_change(node->loop->planner), &node->regime_log);
 }
 
 static void stepped(void *state, const struct slot *slot, int slots)

@@ -9,6 +9,7 @@
 #include "controller/cost_cache.h"
 #include "controller/node_llama.h"
 #include "controller/node_report.h"
+#include "controller/node_rows.h"
 #include "controller/pair.h"
 #include "controller/rates.h"
 #include "storage/store.h"
@@ -40,7 +41,8 @@ struct llama_node {
     struct cost_cache cost_cache;
     struct loop *loop;
     int64_t run_id;
-    FILE *record_file; /* the loop's thread */
+    FILE *record_file;            /* the loop's thread */
+    struct regime_log regime_log; /* the loop's thread */
     pthread_t loop_thread, sampler_thread;
     bool loop_started, sampler_started;
     atomic_bool leaving; /* set with stop: ends the profile early */

@@ -50,6 +50,7 @@ struct replay_node {
     struct rates rates;
     struct rates_effect effect;
     bool effect_known;
+    struct regime_log regime_log;
     struct replay_stream *live; /* (concurrency) */
     json_t *costs;              /* as last published */
 };
@@ -145,7 +146,7 @@ static void note_regime(struct replay_node *node)
 
     if (planner_take_change(replay_planner(node->replay), &from, &to, &gain))
         rows_regime(node->store, node->run_id, &planner_actor,
-                    planner_last_change(replay_planner(node->replay)));
+                    planner_last_change(replay_planner(node->replay)), &node->regime_log);
 }
 
 /* Copies for other threads, once a second. */

@@ -9,6 +9,8 @@
 
 #include "controller/ticks.h"
 
+#define REGIME_TOLD_MS 60000
+
 #define COST_CHANGES 64 /* cells a call */
 
 /* ---- decisions */
@@ -92,9 +94,15 @@ static void tell_fall_back(struct store *store, int64_t run_id, const struct pla
 }
 
 void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
-                 const struct planner_change *change)
+                 const struct planner_change *change, struct regime_log *log)
 {
+    const bool between_depths = change->from != 0 && change->to != 0;
+    const int from = log->told_ms > 0 ? log->told : change->from;
+    const int64_t now_ms = utc_ms();
     char before[16], after[16];
+
+    if (between_depths && (now_ms - log->told_ms < REGIME_TOLD_MS || change->to == from)) return;
+    *log = (struct regime_log){.told = change->to, .told_ms = now_ms};
     json_t *object =
         json_pack("{s:o s:o s:o s:o s:o s:o}", "predicted_gain", number(change->gain), "plain_tps",
                   number(change->plain_tps), "draft_tps", number(change->draft_tps), "measured_tps",
@@ -102,7 +110,7 @@ void rows_regime(struct store *store, int64_t run_id, const struct node_actor *a
                   "steps", json_integer(change->steps));
     char *numbers = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
 
-    snprintf(before, sizeof before, "K=%d", change->from);
+    snprintf(before, sizeof before, "K=%d", from);
     snprintf(after, sizeof after, "K=%d", change->to);
     rows_decision(store, run_id, actor, "regime", before, after,
                   isfinite(change->measured_tps) ? "measured: drafts made less than none would"

@@ -23,10 +23,15 @@ void rows_event(struct store *store, int64_t run_id, const char *severity, const
 /* A decision for every setting that differs. */
 void rows_settings(struct store *store, int64_t run_id, const struct node_actor *actor,
                    const struct policy *before, const struct policy *after, const char *reason);
+struct regime_log {  /* of one planner; zeroed at first */
+    int told;        /* K of the last decision that was written */
+    int64_t told_ms; /* UTC; 0 = none yet */
+};
 /* The planner changed its regime: a decision, and an event where it fell back to no drafts or came
- * back from there. */
+ * back from there. Between two depths it goes with the text, many times a minute: of those changes
+ * one a minute is told. */
 void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
-                 const struct planner_change *change);
+                 const struct planner_change *change, struct regime_log *log);
 /* "adaptive", "fixed K=3": as decisions name a mode. */
 void rows_describe_mode(enum mode mode, int fixed_draft, char *out, size_t size);
 
