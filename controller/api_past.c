@@ -14,6 +14,7 @@
 
 #include "controller/api.h"
 #include "controller/api_common.h"
+#include "controller/json_number.h"
 #include "controller/snapshot.h"
 #include "storage/reader.h"
 
@@ -375,11 +376,6 @@ static bool read_estimator(struct past *past)
     return query(past, drift_sql, take_drift);
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *count(int64_t value)
 {
     return value >= 0 ? json_integer(value) : json_null();
@@ -394,11 +390,11 @@ static json_t *stratum_to_json(const struct past_stratum *stratum)
                               json_pack("{s:f, s:f, s:f}", "n", stratum->bin[b].n, "sum_p",
                                         stratum->bin[b].sum_p, "sum_y", stratum->bin[b].sum_y));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stratum", stratum->name,
-                     "kind", stratum->kind, "slope", number(stratum->slope), "slope_se",
-                     number(stratum->slope_se), "level", number(stratum->level), "centre",
-                     number(stratum->centre), "drift_z", number(stratum->drift_z), "refits",
-                     count(stratum->refits), "ece", number(calibration_error(stratum)), "bins",
-                     bins);
+                     "kind", stratum->kind, "slope", json_number(stratum->slope), "slope_se",
+                     json_number(stratum->slope_se), "level", json_number(stratum->level), "centre",
+                     json_number(stratum->centre), "drift_z", json_number(stratum->drift_z),
+                     "refits", count(stratum->refits), "ece",
+                     json_number(calibration_error(stratum)), "bins", bins);
 }
 
 static json_t *strata_to_json(const struct past *past)
@@ -427,12 +423,13 @@ static bool take_cost(void *state, int columns, const char *const *names,
     (void)names;
     for (int part = 0; value && part < PARTS; part++) {
         if (strcmp(value[0].text, part_names[part]) != 0) continue;
-        json_array_append_new(
-            past->cost[part],
-            json_pack("{s:I, s:I, s:o, s:o, s:I}", part_sizes[part],
-                      (json_int_t)(part == 0 ? value[1] : value[2]).integer, "context_band",
-                      (json_int_t)value[3].integer, "ms", number(real_of(&value[4])), "spread_ms",
-                      number(real_of(&value[5])), "n", (json_int_t)value[6].integer));
+        json_array_append_new(past->cost[part],
+                              json_pack("{s:I, s:I, s:o, s:o, s:I}", part_sizes[part],
+                                        (json_int_t)(part == 0 ? value[1] : value[2]).integer,
+                                        "context_band", (json_int_t)value[3].integer, "ms",
+                                        json_number(real_of(&value[4])), "spread_ms",
+                                        json_number(real_of(&value[5])), "n",
+                                        (json_int_t)value[6].integer));
     }
     return true;
 }

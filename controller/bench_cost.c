@@ -20,6 +20,7 @@
 #include "controller/cause.h"
 #include "controller/configuration.h"
 #include "controller/cost_cache.h"
+#include "controller/json_number.h"
 
 #define BAR 40 /* columns of the longest bar */
 #define MOST_ARGUMENTS 32
@@ -122,11 +123,11 @@ static void print_text(const struct bench *bench, const json_t *cells)
 static void print_json(const struct bench *bench, json_t *cells)
 {
     double scatter = cost_scatter(bench->cost);
-    json_t *report = json_pack(
-        "{s:s s:b s:s* s:s s:b s:b s:o s:O}", "schema", "trimtab.bench.cost/1", "cached",
-        bench->cache.found, "cache", bench->cache.path[0] ? bench->cache.path : NULL, "key",
-        bench->cache.key, "unsteady", cost_unsteady(bench->cost), "flat", cost_flat(bench->cost),
-        "scatter_ratio", isfinite(scatter) ? json_real(scatter) : json_null(), "cells", cells);
+    json_t *report =
+        json_pack("{s:s s:b s:s* s:s s:b s:b s:o s:O}", "schema", "trimtab.bench.cost/1", "cached",
+                  bench->cache.found, "cache", bench->cache.path[0] ? bench->cache.path : NULL,
+                  "key", bench->cache.key, "unsteady", cost_unsteady(bench->cost), "flat",
+                  cost_flat(bench->cost), "scatter_ratio", json_number(scatter), "cells", cells);
 
     json_dumpf(report, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
     putchar('\n');

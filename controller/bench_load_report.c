@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "controller/bench_load.h"
+#include "controller/json_number.h"
 
 #define PLOT_LEFT 0.8 /* ratios at the plot's edges */
 #define PLOT_RIGHT 1.3
@@ -150,7 +151,7 @@ void load_report_print(FILE *out, const struct load_cell *cells, size_t count)
 
 static void set_number(json_t *row, const char *key, double value)
 {
-    json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
+    json_object_set_new(row, key, json_number(value));
 }
 
 static json_t *row_to_json(const struct load_cell *cell, const struct bench_result *result)

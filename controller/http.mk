@@ -16,6 +16,7 @@ controller_libhttp_la_SOURCES = \
 	controller/cause.c controller/cause.h \
 	controller/exchange.c controller/exchange.h \
 	controller/generate.c controller/generate.h \
+	controller/json_number.h \
 	controller/listen.c controller/listen.h \
 	controller/metrics.c controller/metrics.h \
 	controller/openai.h controller/openai_read.c controller/openai_write.c \

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "controller/json_number.h"
 #include "controller/policy.h"
 #include "storage/store.h"
 
@@ -126,11 +127,6 @@ void report_effect(const struct rates_effect *effect, struct snapshot *out)
 
 /* ---- JSON */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 /* What an estimator of the other kind made of the same labels. */
 static json_t *rival_to_json(const struct known_stratum *known)
 {
@@ -138,10 +134,10 @@ static json_t *rival_to_json(const struct known_stratum *known)
 
     if (!known->rival_known) return json_null();
     return json_pack("{s:s s:o s:o s:I s:I s:o s:o s:o s:o}", "kind", estimator_name(rival->kind),
-                     "slope", number(rival->slope), "level", number(rival->level), "refits",
-                     (json_int_t)rival->refits, "labels", (json_int_t)rival->labels, "ece",
-                     number(rival->ece), "brier", number(rival->brier), "log_loss",
-                     number(rival->log_loss), "auc", number(rival->auc));
+                     "slope", json_number(rival->slope), "level", json_number(rival->level),
+                     "refits", (json_int_t)rival->refits, "labels", (json_int_t)rival->labels,
+                     "ece", json_number(rival->ece), "brier", json_number(rival->brier), "log_loss",
+                     json_number(rival->log_loss), "auc", json_number(rival->auc));
 }
 
 static json_t *stratum_to_json(int stratum, const struct known_stratum *known)
@@ -150,30 +146,30 @@ static json_t *stratum_to_json(int stratum, const struct known_stratum *known)
     json_t *bins = json_array(), *positions = json_array();
 
     for (int b = 0; b < TT_CALIBRATION_BINS; b++)
-        json_array_append_new(bins, json_pack("{s:o s:o s:o}", "n", number(report->bin[b].n),
-                                              "sum_p", number(report->bin[b].sum_p), "sum_y",
-                                              number(report->bin[b].sum_y)));
+        json_array_append_new(bins, json_pack("{s:o s:o s:o}", "n", json_number(report->bin[b].n),
+                                              "sum_p", json_number(report->bin[b].sum_p), "sum_y",
+                                              json_number(report->bin[b].sum_y)));
     for (int k = 0; k < report->positions; k++) {
         const struct tt_position_report *position = &report->position[k];
 
         json_array_append_new(
             positions,
             json_pack("{s:i s:o s:o s:o s:o s:I s:I}", "position", k, "intercept",
-                      number(position->intercept), "intercept_se", number(position->intercept_se),
-                      "accepted_ratio", number(per(position->accepted, position->reached)),
-                      "predicted_ratio", number(per(position->predicted, position->reached)),
-                      "reached", (json_int_t)(position->reached + 0.5), "n",
-                      (json_int_t)position->n));
+                      json_number(position->intercept), "intercept_se",
+                      json_number(position->intercept_se), "accepted_ratio",
+                      json_number(per(position->accepted, position->reached)), "predicted_ratio",
+                      json_number(per(position->predicted, position->reached)), "reached",
+                      (json_int_t)(position->reached + 0.5), "n", (json_int_t)position->n));
     }
     return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o s:o}", "stratum",
                      strata_name(stratum), "kind", estimator_name(report->kind), "slope",
-                     number(report->slope), "slope_se", number(report->slope_se), "level",
-                     number(report->level), "centre", number(report->centre), "refits",
-                     (json_int_t)report->refits, "drift_z", number(report->drift_z), "drift_events",
-                     (json_int_t)report->drift_events, "ece", number(report->ece), "brier",
-                     number(report->brier), "log_loss", number(report->log_loss), "auc",
-                     number(report->auc), "bins", bins, "positions", positions, "rival",
-                     rival_to_json(known));
+                     json_number(report->slope), "slope_se", json_number(report->slope_se), "level",
+                     json_number(report->level), "centre", json_number(report->centre), "refits",
+                     (json_int_t)report->refits, "drift_z", json_number(report->drift_z),
+                     "drift_events", (json_int_t)report->drift_events, "ece",
+                     json_number(report->ece), "brier", json_number(report->brier), "log_loss",
+                     json_number(report->log_loss), "auc", json_number(report->auc), "bins", bins,
+                     "positions", positions, "rival", rival_to_json(known));
 }
 
 json_t *report_calibration(const struct known_stratum *strata)
@@ -190,8 +186,9 @@ static json_t *error_to_json(const struct tally_counts *delta)
 {
     return json_pack("{s:I s:f s:f s:o s:o}", "steps", (json_int_t)delta->priced_steps,
                      "predicted_ms", delta->predicted_ms, "measured_ms", delta->priced_ms,
-                     "error_ratio", number(per(delta->missed_ms, delta->priced_ms)), "bias_ratio",
-                     number(per(delta->priced_ms - delta->predicted_ms, delta->priced_ms)));
+                     "error_ratio", json_number(per(delta->missed_ms, delta->priced_ms)),
+                     "bias_ratio",
+                     json_number(per(delta->priced_ms - delta->predicted_ms, delta->priced_ms)));
 }
 
 json_t *report_cost(const struct cost_model *cost, const struct planner *planner, int max_draft,
@@ -201,7 +198,8 @@ json_t *report_cost(const struct cost_model *cost, const struct planner *planner
     json_t *object = cost_to_json(cost), *list = json_array();
 
     planner_uniform(planner, uniform, TT_MAX_POSITIONS + 1);
-    for (int k = 0; k <= max_draft; k++) json_array_append_new(list, number(uniform[k] * 1000));
+    for (int k = 0; k <= max_draft; k++)
+        json_array_append_new(list, json_number(uniform[k] * 1000));
     if (!object) {
         json_decref(list);
         return NULL;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "controller/json_number.h"
 #include "controller/ticks.h"
 
 #define REGIME_TOLD_MS 60000
@@ -63,11 +64,6 @@ void rows_event(struct store *store, int64_t run_id, const char *severity, const
     if (store) store_put_event(store, &event);
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static void tell_fall_back(struct store *store, int64_t run_id, const struct planner_change *change,
                            const char *numbers)
 {
@@ -103,11 +99,11 @@ void rows_regime(struct store *store, int64_t run_id, const struct node_actor *a
 
     if (between_depths && (now_ms - log->told_ms < REGIME_TOLD_MS || change->to == from)) return;
     *log = (struct regime_log){.told = change->to, .told_ms = now_ms};
-    json_t *object =
-        json_pack("{s:o s:o s:o s:o s:o s:o}", "predicted_gain", number(change->gain), "plain_tps",
-                  number(change->plain_tps), "draft_tps", number(change->draft_tps), "measured_tps",
-                  number(change->measured_tps), "accepted_ratio", number(change->accepted_ratio),
-                  "steps", json_integer(change->steps));
+    json_t *object = json_pack(
+        "{s:o s:o s:o s:o s:o s:o}", "predicted_gain", json_number(change->gain), "plain_tps",
+        json_number(change->plain_tps), "draft_tps", json_number(change->draft_tps), "measured_tps",
+        json_number(change->measured_tps), "accepted_ratio", json_number(change->accepted_ratio),
+        "steps", json_integer(change->steps));
     char *numbers = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
 
     snprintf(before, sizeof before, "K=%d", from);

@@ -15,6 +15,7 @@
 
 #include "controller/buffer.h"
 #include "controller/cause.h"
+#include "controller/json_number.h"
 #include "controller/snapshot.h"
 
 static const char *const mode_names[] = {[MODE_OFF] = "off",
@@ -230,7 +231,7 @@ static json_t *field_to_json(const struct field *field, const void *base)
         return json_stringn(at, utf8_prefix(at)); /* a name may have been cut inside a character */
     case REAL: {
         double value = *(const double *)(const void *)at;
-        return isfinite(value) ? json_real(value) : json_null();
+        return json_number(value);
     }
     case COUNT:
         return integer_or_null(*(const int *)(const void *)at);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "controller/cause.h"
+#include "controller/json_number.h"
 #include "controller/trace.h"
 
 struct trace_reader {
@@ -299,11 +300,6 @@ bool trace_write_text(FILE *file, int text, const char *prompt)
     return write_line(file, json_pack("{s:i s:s}", "text", text, "prompt", prompt));
 }
 
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 bool trace_write_index(FILE *file, int text, int i, int depth, const struct trace_index *index)
 {
     json_t *draft = json_array(), *feature = json_array(), *label = json_array(),
@@ -311,10 +307,10 @@ bool trace_write_index(FILE *file, int text, int i, int depth, const struct trac
 
     for (int k = 0; k < depth; k++) {
         json_array_append_new(draft, json_integer(index->draft[k]));
-        json_array_append_new(feature, number_or_null(index->feature[k]));
+        json_array_append_new(feature, json_number(index->feature[k]));
         json_array_append_new(label, k < index->labelled ? json_integer(k < index->accepted)
                                                          : json_null());
-        json_array_append_new(soft, number_or_null(index->soft[k]));
+        json_array_append_new(soft, json_number(index->soft[k]));
     }
     return write_line(file, json_pack("{s:i s:i s:i s:o s:o s:o s:o}", "text", text, "index", i,
                                       "token", (int)index->token, "draft", draft, "feature",

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "controller/json_number.h"
 #include "tui/session.h"
 #include "tui/verbs.h"
 
@@ -125,18 +126,13 @@ static void print_effect(const char *name, const struct effect *effect, char *ou
                  effect->high * 100);
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *effect_to_json(const struct effect *effect)
 {
     return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "pairs", effect->pairs, "fixed",
-                     number(effect->pairs > 0 ? effect->fixed : NAN), "adaptive",
-                     number(effect->pairs > 0 ? effect->adaptive : NAN), "gain",
-                     number(effect->gain), "gain_low", number(effect->low), "gain_high",
-                     number(effect->high));
+                     json_number(effect->pairs > 0 ? effect->fixed : NAN), "adaptive",
+                     json_number(effect->pairs > 0 ? effect->adaptive : NAN), "gain",
+                     json_number(effect->gain), "gain_low", json_number(effect->low), "gain_high",
+                     json_number(effect->high));
 }
 
 static int report(const struct run *run, const struct effect *tokens, const struct effect *steps,

@@ -17,6 +17,7 @@
 #include "controller/engine_table.h"
 #include "controller/fetch.h"
 #include "controller/http_answer.h"
+#include "controller/json_number.h"
 #include "controller/secret.h"
 #include "tui/session.h"
 #include "tui/text.h"
@@ -196,8 +197,7 @@ static void take_sample(struct inspection *inspection, const struct exposition_s
         inspection->series,
         json_pack("{s:i, s:o, s:o, s:o, s:s, s:s}", "line", sample->line, "name", name, "labels",
                   text_of(sample->labels.text, sample->labels.length), "value",
-                  isfinite(sample->value) ? json_real(sample->value) : json_null(), "type",
-                  exposition_type_name(sample->type), "figure",
+                  json_number(sample->value), "type", exposition_type_name(sample->type), "figure",
                   verdict.start ? "began" : figure_name(verdict.figure)));
 }
 
@@ -227,18 +227,13 @@ static void inspect_page(struct inspection *inspection)
 
 /* ---- saying it */
 
-static json_t *known(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *quantiles_of(const struct engine_histogram *histogram)
 {
     static const struct engine_histogram none;
 
     if (histogram->buckets == 0) return json_null();
-    return json_pack("{s:o, s:o}", "p50", known(engine_quantile(histogram, &none, 0.5)), "p95",
-                     known(engine_quantile(histogram, &none, 0.95)));
+    return json_pack("{s:o, s:o}", "p50", json_number(engine_quantile(histogram, &none, 0.5)),
+                     "p95", json_number(engine_quantile(histogram, &none, 0.95)));
 }
 
 static json_t *totals_of(const struct engine_page *page)
@@ -247,9 +242,9 @@ static json_t *totals_of(const struct engine_page *page)
 
     for (int i = 0; i < FIGURE_SCALARS; i++)
         json_object_set_new(totals, figure_name((enum figure)i),
-                            known(engine_total(page, (enum figure)i)));
+                            json_number(engine_total(page, (enum figure)i)));
     for (int k = 0; k < engine_positions(page); k++)
-        json_array_append_new(at, known(engine_accepted_at(page, k)));
+        json_array_append_new(at, json_number(engine_accepted_at(page, k)));
     json_object_set_new(totals, figure_name(FIGURE_ACCEPTED_AT), at);
     json_object_set_new(totals, figure_name(FIGURE_FIRST_TOKEN), quantiles_of(&page->first_token));
     json_object_set_new(totals, figure_name(FIGURE_INTER_TOKEN), quantiles_of(&page->inter_token));
