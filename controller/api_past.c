@@ -68,12 +68,13 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : NAN;
 }
 
-/* Runs `sql` with ?1 = the run and ?2 = the moment. False with the reply filled. */
-static bool query(struct past *past, const char *sql, reader_row_fn *row)
+/* Runs `sql` with ?1 = `first` and ?2 = the moment. False with the reply filled. */
+static bool query_first(struct past *past, const char *sql, const struct reader_value *first,
+                        reader_row_fn *row)
 {
     const struct reader_limits limits = {.time_ms = READ_TIME_MS};
     const struct reader_value bind[] = {
-        {.type = READER_INTEGER, .integer = past->run_id, .real = (double)past->run_id},
+        *first,
         {.type = READER_INTEGER, .integer = past->at_ms, .real = (double)past->at_ms},
     };
     char *cause = NULL;
@@ -84,6 +85,15 @@ static bool query(struct past *past, const char *sql, reader_row_fn *row)
                     cause ? cause : "reading the store took too long; try again");
     free(cause);
     return done;
+}
+
+/* The same with ?1 = the run. */
+static bool query(struct past *past, const char *sql, reader_row_fn *row)
+{
+    const struct reader_value run = {
+        .type = READER_INTEGER, .integer = past->run_id, .real = (double)past->run_id};
+
+    return query_first(past, sql, &run, row);
 }
 
 /* -------------------------------------------------------------------------------------- the run */
@@ -115,21 +125,13 @@ static bool read_run(struct past *past, const char *node)
         "SELECT r.run_id, n.kind, r.engine, r.version, r.model, r.draft, r.max_draft, r.start_ms,"
         " r.end_ms FROM node AS n JOIN run AS r USING (node_id)"
         " WHERE n.name = ?1 AND r.start_ms <= ?2 ORDER BY r.start_ms DESC, r.run_id DESC LIMIT 1";
-    const struct reader_limits limits = {.time_ms = READ_TIME_MS};
-    const struct reader_value bind[] = {
-        {.type = READER_TEXT, .text = node, .length = strlen(node)},
-        {.type = READER_INTEGER, .integer = past->at_ms, .real = (double)past->at_ms},
-    };
-    char *cause = NULL;
+    const struct reader_value name = {.type = READER_TEXT, .text = node, .length = strlen(node)};
 
-    if (reader_query(past->reader, sql, bind, 2, &limits, take_run, past, &cause) != READER_DONE)
-        reply_error(&past->x->reply, 503, NULL, "store_unavailable", "%s",
-                    cause ? cause : "reading the store took too long; try again");
-    else if (past->run_id == 0)
+    if (!query_first(past, sql, &name, take_run)) return false;
+    if (past->run_id == 0)
         reply_error(&past->x->reply, 404, "at", "no_history",
                     "nothing is stored of '%s' that far back", node);
-    free(cause);
-    return past->x->reply.status == 0;
+    return past->run_id != 0;
 }
 
 /* ---------------------------------------------------------------------------------------- rates */
