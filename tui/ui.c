@@ -197,8 +197,7 @@ static unsigned step_time(struct ui *ui, int by)
     return look_at(ui, at_ms + by * (ui->window_ms / STEPS_A_WINDOW));
 }
 
-/* The nearest decision or event on that side. Looking at one means the end of its second: its
- * effect on what is shown. */
+/* To the nearest decision or event on that side. */
 static unsigned step_event(struct ui *ui, int by)
 {
     const struct model *model = ui->model;
