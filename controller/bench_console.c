@@ -20,6 +20,7 @@
 
 #include "controller/bench.h"
 #include "controller/client.h"
+#include "controller/ticks.h"
 
 #define ROWS 24
 #define COLS 80
@@ -34,14 +35,6 @@ struct figures {
     long rss_begin_kib, rss_end_kib; /* -1 = not measured */
     double simulated_h;
 };
-
-static double now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
 
 /* User and system time of a process so far, in ms; -1 when it is gone. */
 static double cpu_ms(pid_t pid)
@@ -93,7 +86,7 @@ static void watch(struct watched *watched, double until_ms, bool first)
 
     for (;;) {
         struct pollfd poller = {.fd = watched->terminal, .events = POLLIN};
-        double left_ms = until_ms - now_ms();
+        double left_ms = until_ms - ticks_ms();
         ssize_t count;
 
         if (left_ms <= 0 || watched->ended) return;
@@ -128,7 +121,7 @@ static int measure_idle(const char *program, const char *address, long seconds,
                         struct figures *figures)
 {
     struct watched watched = {0};
-    double begin_ms = now_ms(), cpu_begin_ms, cpu_end_ms;
+    double begin_ms = ticks_ms(), cpu_begin_ms, cpu_end_ms;
     pid_t pid = start_console(program, address, &watched.terminal);
     int status;
 
@@ -137,18 +130,18 @@ static int measure_idle(const char *program, const char *address, long seconds,
         return -1;
     }
     watch(&watched, begin_ms + 10000, true);
-    figures->first_paint_ms = now_ms() - begin_ms;
-    watch(&watched, now_ms() + SETTLE_MS, false);
+    figures->first_paint_ms = ticks_ms() - begin_ms;
+    watch(&watched, ticks_ms() + SETTLE_MS, false);
     watched.bytes = watched.reads = 0;
     cpu_begin_ms = cpu_ms(pid);
-    begin_ms = now_ms();
+    begin_ms = ticks_ms();
     watch(&watched, begin_ms + (double)seconds * 1e3, false);
     cpu_end_ms = cpu_ms(pid);
-    figures->bytes_a_second = (double)watched.bytes / ((now_ms() - begin_ms) / 1e3);
-    figures->redraws_a_second = (double)watched.reads / ((now_ms() - begin_ms) / 1e3);
-    figures->cpu_percent = 100 * (cpu_end_ms - cpu_begin_ms) / (now_ms() - begin_ms);
+    figures->bytes_a_second = (double)watched.bytes / ((ticks_ms() - begin_ms) / 1e3);
+    figures->redraws_a_second = (double)watched.reads / ((ticks_ms() - begin_ms) / 1e3);
+    figures->cpu_percent = 100 * (cpu_end_ms - cpu_begin_ms) / (ticks_ms() - begin_ms);
     if (!watched.ended && write(watched.terminal, "q", 1) != 1) kill(pid, SIGTERM);
-    watch(&watched, now_ms() + 2000, false);
+    watch(&watched, ticks_ms() + 2000, false);
     kill(pid, SIGKILL); /* it has left by now */
     waitpid(pid, &status, 0);
     close(watched.terminal);

@@ -13,6 +13,12 @@ static inline int64_t ticks_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* Whole milliseconds, for what is due when. */
+static inline int64_t monotonic_ms(void)
+{
+    return ticks_us() / 1000;
+}
+
 static inline double ticks_ms(void)
 {
     return (double)ticks_us() / 1000.0;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "controller/cause.h"
+#include "controller/ticks.h"
 
 #define READ_DEADLINE_MS 5000
 #define COMMAND_DEADLINE_MS                                                                        \
@@ -41,14 +42,6 @@ struct collector {
     bool waiting[NEWS_KINDS];
     struct news news[NEWS_KINDS];
 };
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 void news_clear(struct news *news)
 {
@@ -236,10 +229,9 @@ static void read_due(struct collector *collector, struct schedule *schedule,
         bool ok = fetch(collector, "/api/v1/nodes", NEWS_NODES, "");
 
         if (ok && schedule->node[0] == '\0') choose_first(collector, schedule);
-        schedule->nodes_ms =
-            now_ms + (ok && schedule->node[0] != '\0' && wishes->view != VIEW_FLEET
-                          ? NODES_EVERY_MS
-                          : wishes->interval_ms);
+        schedule->nodes_ms = now_ms + (ok && schedule->node[0] != '\0' && wishes->view != VIEW_FLEET
+                                           ? NODES_EVERY_MS
+                                           : wishes->interval_ms);
     }
     if (schedule->node[0] == '\0') {
         schedule->snapshot_ms = schedule->nodes_ms;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "controller/cause.h"
+#include "controller/ticks.h"
 #include "tui/collector.h"
 #include "tui/options.h"
 #include "tui/terminal.h"
@@ -249,17 +250,9 @@ struct terminal {
     bool dirty;
 };
 
-static int64_t clock_ms(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void set_time(struct terminal *terminal)
 {
-    if (ui_set_time(terminal->ui, clock_ms(CLOCK_MONOTONIC), clock_ms(CLOCK_REALTIME)))
+    if (ui_set_time(terminal->ui, monotonic_ms(), utc_ms()))
         terminal->dirty = true;
 }
 
@@ -313,7 +306,7 @@ static void take_one(struct terminal *terminal, const struct news *news)
         result = model_take_nodes(model, news->json, &cause);
         break;
     case NEWS_SNAPSHOT:
-        result = model_take_snapshot(model, news->json, clock_ms(CLOCK_MONOTONIC), &cause);
+        result = model_take_snapshot(model, news->json, monotonic_ms(), &cause);
         if (result == 0) ui_set_trouble(ui, NULL);
         break;
     case NEWS_HISTORY:
@@ -436,7 +429,7 @@ static void draw(struct terminal *terminal)
 {
     ui_draw(terminal->ui, terminal->screen);
     paint_screen(&terminal->paint, terminal->screen);
-    terminal->drawn_ms = clock_ms(CLOCK_MONOTONIC);
+    terminal->drawn_ms = monotonic_ms();
     terminal->dirty = false;
 }
 
@@ -447,7 +440,7 @@ static void loop(struct terminal *terminal)
                              {.fd = collector_descriptor(terminal->collector), .events = POLLIN}};
 
     for (;;) {
-        int64_t since_ms = clock_ms(CLOCK_MONOTONIC) - terminal->drawn_ms;
+        int64_t since_ms = monotonic_ms() - terminal->drawn_ms;
         int timeout_ms = TICK_MS;
         char bytes[64];
 

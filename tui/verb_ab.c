@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "controller/json_number.h"
+#include "controller/ticks.h"
 #include "tui/session.h"
 #include "tui/verbs.h"
 
@@ -60,14 +61,6 @@ static volatile sig_atomic_t stopped;
 static void on_signal(int number)
 {
     stopped = number;
-}
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* ---------------------------------------------------------------------------------- the verdict */
