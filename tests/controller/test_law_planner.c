@@ -44,7 +44,7 @@ enum fault { SOUND, LOOKS_AT_TOKEN, WITHDRAWS, TIES_BY_VALUE, COMPARES_FINISHED 
 
 enum costs { STAIRCASE, SLOPE, GENTLE, STEEP, LEVEL };
 
-enum moment { ANY_STEP, PROBE_STEP, EXPLORE_STEP };
+enum moment { ANY_STEP, PROBE_STEP, PLAIN_STEP, EXPLORE_STEP };
 
 struct scenario {
     const char *name;
@@ -424,7 +424,8 @@ static void make_past(struct driver *driver)
 /* A step number at which the lot falls as the scenario wants. */
 static uint64_t find_step(const struct scenario *scenario)
 {
-    uint32_t which = scenario->moment == PROBE_STEP ? 0 : 2;
+    static const uint32_t lot[] = {[PROBE_STEP] = 0, [PLAIN_STEP] = 2, [EXPLORE_STEP] = 3};
+    uint32_t which = lot[scenario->moment];
     uint64_t number = 100;
     while (scenario->moment != ANY_STEP && tt_uniform(KEY, number, which, TT_EXPLORE) >= 0.005)
         number++;
@@ -675,9 +676,16 @@ static void probes_and_exploration(void **state)
         assert_string_equal(driver.why, "probe");
         assert_true(driver.totals & ~1u);
 
+        scenario.name = "a step without drafts";
+        scenario.moment = PLAIN_STEP;
+        scenario.costs = STAIRCASE;
+        check_scenario(&scenario);
+        law_error(&scenario, &driver);
+        assert_string_equal(driver.why, "probe");
+        assert_int_equal(driver.totals, 1);
+
         scenario.name = "exploration";
         scenario.moment = EXPLORE_STEP;
-        scenario.costs = STAIRCASE;
         check_scenario(&scenario);
         law_error(&scenario, &driver);
         assert_string_equal(driver.why, "explore");
