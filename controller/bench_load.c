@@ -97,16 +97,17 @@ enum { /* rows of the option table that presets change */
        OPTION_MIXES,
        OPTION_TEMPERATURES,
        OPTION_CONCURRENCY,
-       OPTION_MINUTES
+       OPTION_MINUTES,
+       OPTION_BLOCKS
 };
 
 struct preset {
-    const char *flag, *forms, *mixes, *temperatures, *concurrency, *minutes;
+    const char *flag, *forms, *mixes, *temperatures, *concurrency, *minutes, *blocks;
 };
 /* Minutes: a little less than is promised, since a block that has begun is finished. */
 static const struct preset presets[] = {
-    {"--quick", "BF16", "mixed", "0", "1,4,16", "4"},
-    {"--acceptance", "BF16,Q8_0", "mixed,json", "0", "1,4,16", "58"},
+    {"--quick", "BF16", "mixed", "0", "1,4,16", "4", "12"},
+    {"--acceptance", "BF16,Q8_0", "mixed,json", "0", "1,4,16", "58", "40"},
 };
 
 /* A preset changes defaults: what is given beside it still holds. */
@@ -120,6 +121,7 @@ static void take_presets(int argc, char **argv, struct bench_option *options)
             options[OPTION_TEMPERATURES].value = presets[p].temperatures;
             options[OPTION_CONCURRENCY].value = presets[p].concurrency;
             options[OPTION_MINUTES].value = presets[p].minutes;
+            options[OPTION_BLOCKS].value = presets[p].blocks;
         }
 }
 
@@ -416,10 +418,24 @@ static int bound_cell(struct bench *bench, struct load_cell *cell, struct mix_tr
     return store_results(bench, cell, &cause) == 0 ? 0 : fail(cause);
 }
 
+/* How much of the time is this cell's, as parts of the others': a block of many requests takes
+ * longer. */
+static double weight_of(const struct load_cell *cell)
+{
+    return fmax(cell->load.concurrency / 8.0, 1);
+}
+
+static double share_ms_of(const struct bench *bench, const struct load_cell *cell, double now)
+{
+    double all = 0;
+
+    for (size_t i = bench->cells_done; i < bench->cells; i++) all += weight_of(&bench->cell[i]);
+    return (bench->deadline_ms - now) * weight_of(cell) / all;
+}
+
 static int run_cell(struct bench *bench, struct load_cell *cell)
 {
-    double now = ticks_ms();
-    double share_ms = (bench->deadline_ms - now) / (double)(bench->cells - bench->cells_done);
+    double now = ticks_ms(), share_ms = share_ms_of(bench, cell, now);
     char *cause = NULL;
     int count, status;
     char **texts = make_prompts(bench, cell, &count, &cause);
@@ -537,6 +553,7 @@ int bench_load(int argc, char **argv)
         [OPTION_TEMPERATURES] = {"temperatures", "LIST", "0 = greedy", "0,1"},
         [OPTION_CONCURRENCY] = {"concurrency", "LIST", "requests at a time", "1,2,4,8,16,32"},
         [OPTION_MINUTES] = {"minutes", "N", "end after so long; 0 = when all is done", "0"},
+        [OPTION_BLOCKS] = {"blocks", "N", "most blocks a cell", "12"},
         {"quick", NULL, "BF16, mixed, greedy, 1, 4 and 16 requests, within 5 minutes", NULL},
         {"acceptance", NULL,
          "BF16 and Q8_0, mixed and json, greedy, 1, 4 and 16 requests, within 60 minutes", NULL},
@@ -545,7 +562,6 @@ int bench_load(int argc, char **argv)
         {"draft", "FILE", "draft model (GGUF)", PKGDATADIR "/smollm2-draft-9m-q8_0.gguf"},
         {"prompts", "FILE", "JSON Lines of {\"category\", \"prompt\"}",
          PKGDATADIR "/bench-prompts.jsonl"},
-        {"blocks", "N", "most blocks a cell", "12"},
         {"tokens", "N", "tokens a request", "64"},
         {"max-draft", "N", "fixed K from 1 to this, and the most that adaptive drafts", "6"},
         {"threads", "N", "threads; 0 = one a processor", "0"},

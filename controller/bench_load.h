@@ -79,9 +79,6 @@ int load_cell_blocks(const struct load_cell *cell, int policy);
 /* Is the policy worth a run in this block? Off and adaptive always are; a fixed K is left out once
  * the odd blocks before say that it is clearly not the best. */
 bool load_cell_wants(const struct load_cell *cell, int policy, int block);
-/* The best of off and fixed K by the odd blocks before `block`, among those not left out; -1 = none
- * ran. */
-int load_cell_best(const struct load_cell *cell, int block);
 
 struct load_interval {
     double mean, half; /* half-width at 95 %; NaN with fewer than two values */
@@ -96,7 +93,7 @@ struct load_summary {
     int count, adaptive; /* row of adaptive, -1 = it did not run */
     struct bench_result row[LOAD_MOST_POLICIES + 1];
     char name[LOAD_MOST_POLICIES + 1][LOAD_POLICY_NAME];
-    char best[LOAD_POLICY_NAME];
+    char best[2 * LOAD_POLICY_NAME]; /* `fixed-2`; `off,fixed-2` where the halves choose two */
 };
 void load_cell_summarize(const struct load_cell *cell, struct load_summary *summary);
 

@@ -110,7 +110,7 @@ static void print_bound(FILE *out, double ratio)
 
 static void print_plot(FILE *out, const struct load_cell *cells, size_t count)
 {
-    fprintf(out, "  %4s %-8s  %-18s  %-18s  %-6s  %-4s  %-*.1f%*.1f\n", "x", "best",
+    fprintf(out, "  %4s %-15s  %-18s  %-18s  %-6s  %-4s  %-*.1f%*.1f\n", "x", "best",
             "adaptive/best 95 %", "adaptive/off 95 %", "oracle", "", PLOT_WIDTH / 2, PLOT_LEFT,
             PLOT_WIDTH - PLOT_WIDTH / 2, PLOT_RIGHT);
     for (size_t i = 0; i < count && same_group(cells, &cells[i]); i++) {
@@ -123,7 +123,7 @@ static void print_plot(FILE *out, const struct load_cell *cells, size_t count)
         if (summary.adaptive < 0) continue;
         row = &summary.row[summary.adaptive];
         plot_line(line, row, cells[i].oracle_to_best);
-        fprintf(out, "  %4d %-8s", cells[i].load.concurrency, summary.best);
+        fprintf(out, "  %4d %-15s", cells[i].load.concurrency, summary.best);
         print_ratio(out, row->ratio_to_best_fixed, row->ratio_to_best_fixed_low,
                     row->ratio_to_best_fixed_high);
         print_ratio(out, row->ratio_to_off, row->ratio_to_off_low, row->ratio_to_off_high);

@@ -1,9 +1,9 @@
 /* bench_load_result.c - what the runs of a cell say; see bench_load.h.
  *
- * The best of off and fixed K is chosen on odd blocks and compared on even ones: the best of
- * several noisy figures flatters itself. Ratios are paired by block, on the logarithm, since
- * policies of a block meet the same requests within a minute of each other; the interval is
- * Student's over blocks.
+ * The best of off and fixed K is chosen on odd blocks and compared on even ones, and the other way
+ * round: the best of several noisy figures, compared with itself, flatters itself, and this way
+ * every block still counts. Ratios are paired by block, on the logarithm, since policies of a block
+ * meet the same requests within a minute of each other; the interval is Student's over blocks.
  */
 #include "config.h"
 
@@ -14,8 +14,10 @@
 #include "controller/bench_load.h"
 #include "controller/ticks.h"
 
-/* A fixed K that reaches less than this of another policy so far is left out of further blocks. */
+/* A fixed K that reaches less than this of another policy so far, or is slower than it with all of
+ * the interval, is left out of further blocks. */
 #define KEEP_RATIO 0.93
+#define KEEP_BLOCKS 3 /* the least that make an interval worth the name */
 /* The promise: adaptive reaches this part of the best policy, and its interval ends above that. */
 #define TARGET_RATIO 0.99
 #define TARGET_LOW 0.97
@@ -90,12 +92,14 @@ struct load_interval load_interval(const double *values, int count)
     return out;
 }
 
-/* log(a / b) in the blocks that both ran in, from `first` in twos, below `end`. */
-static int paired(const struct load_cell *cell, int a, int b, int first, int end, double *out)
+enum half { ODD = 1, EVEN = 2 }; /* of the blocks, by its first one */
+
+/* log(a / b) in the blocks of one half that both ran in, below `end`. */
+static int paired(const struct load_cell *cell, int a, int b, enum half half, int end, double *out)
 {
     int count = 0;
 
-    for (int block = first; block < end && block <= LOAD_MOST_BLOCKS; block += 2) {
+    for (int block = (int)half; block < end && block <= LOAD_MOST_BLOCKS; block += 2) {
         double ratio = log(cell->tps[a][block - 1] / cell->tps[b][block - 1]);
 
         if (isfinite(ratio)) out[count++] = ratio;
@@ -103,40 +107,43 @@ static int paired(const struct load_cell *cell, int a, int b, int first, int end
     return count;
 }
 
-/* Mean log ratio to off on the odd blocks before `block`; -inf when it did not run. */
-static double odd_merit(const struct load_cell *cell, int policy, int block)
+/* Mean log ratio to off; -inf when it did not run. */
+static double merit(const struct load_cell *cell, int policy, enum half half)
 {
     double ratio[LOAD_MOST_BLOCKS];
-    int count = paired(cell, policy, 0, 1, block, ratio);
+    int count = paired(cell, policy, 0, half, LOAD_MOST_BLOCKS + 1, ratio);
 
     return count > 0 ? load_interval(ratio, count).mean : -INFINITY;
 }
 
-/* Does another policy beat this one clearly, on the odd blocks that both ran in? */
+/* Does another policy beat this one clearly, on the odd blocks before `block` that both ran in? */
 static bool is_out(const struct load_cell *cell, int policy, int block)
 {
     for (int other = 0; other <= cell->policies.max_draft; other++) {
         double ratio[LOAD_MOST_BLOCKS];
-        int count = paired(cell, policy, other, 1, block, ratio);
+        int count = paired(cell, policy, other, ODD, block, ratio);
+        struct load_interval interval = load_interval(ratio, count);
 
-        if (count > 0 && load_interval(ratio, count).mean < log(KEEP_RATIO)) return true;
+        if (count > 0 && interval.mean < log(KEEP_RATIO)) return true;
+        if (count >= KEEP_BLOCKS && interval.mean + interval.half < 0) return true;
     }
     return false;
 }
 
-/* One that is left out stays so: it runs no more, so that what speaks against it stays. Hence the
+/* The best of off and fixed K by one half of the blocks, among those not left out; -1 = none ran.
+ * One that is left out stays so: it runs no more, so that what speaks against it stays. Hence the
  * best ran in every block; so did off, which is taken where noise beats each by another. */
-int load_cell_best(const struct load_cell *cell, int block)
+static int best_of(const struct load_cell *cell, enum half half)
 {
     int best = -1;
 
     for (int policy = 0; policy <= cell->policies.max_draft; policy++) {
-        double merit = odd_merit(cell, policy, block);
+        double own = merit(cell, policy, half);
 
-        if (!isfinite(merit) || is_out(cell, policy, block)) continue;
-        if (best < 0 || merit > odd_merit(cell, best, block)) best = policy;
+        if (!isfinite(own) || is_out(cell, policy, LOAD_MOST_BLOCKS + 1)) continue;
+        if (best < 0 || own > merit(cell, best, half)) best = policy;
     }
-    return best < 0 && isfinite(odd_merit(cell, 0, block)) ? 0 : best;
+    return best < 0 && isfinite(merit(cell, 0, half)) ? 0 : best;
 }
 
 bool load_cell_wants(const struct load_cell *cell, int policy, int block)
@@ -144,23 +151,31 @@ bool load_cell_wants(const struct load_cell *cell, int policy, int block)
     return policy == 0 || policy > cell->policies.max_draft || !is_out(cell, policy, block);
 }
 
-/* The ratio of two policies on even blocks. */
-static void even_ratio(const struct load_cell *cell, int policy, int to, double *ratio, double *low,
-                       double *high)
+struct ratio {
+    double mean, low, high;
+};
+
+/* The ratio of a policy to what was chosen on the other half of the blocks; NaN without any. */
+static struct ratio ratio_to(const struct load_cell *cell, int policy, int by_odd, int by_even)
 {
     double values[LOAD_MOST_BLOCKS];
-    int count = paired(cell, policy, to, 2, LOAD_MOST_BLOCKS + 1, values);
-    struct load_interval interval = load_interval(values, count);
+    int count = 0;
+    struct load_interval interval;
 
-    *ratio = exp(interval.mean);
-    *low = exp(interval.mean - interval.half);
-    *high = exp(interval.mean + interval.half);
+    if (by_odd >= 0) count = paired(cell, policy, by_odd, EVEN, LOAD_MOST_BLOCKS + 1, values);
+    if (by_even >= 0)
+        count += paired(cell, policy, by_even, ODD, LOAD_MOST_BLOCKS + 1, values + count);
+    interval = load_interval(values, count);
+    return (struct ratio){exp(interval.mean), exp(interval.mean - interval.half),
+                          exp(interval.mean + interval.half)};
 }
 
-static void fill_row(const struct load_cell *cell, int policy, int best, struct bench_result *row)
+static void fill_row(const struct load_cell *cell, int policy, int by_odd, int by_even,
+                     struct bench_result *row)
 {
     double tps[LOAD_MOST_BLOCKS];
     struct load_interval interval;
+    struct ratio best = ratio_to(cell, policy, by_odd, by_even), off = ratio_to(cell, policy, 0, 0);
 
     for (int i = 0; i < LOAD_MOST_BLOCKS; i++)
         if (isfinite(cell->tps[policy][i])) tps[row->blocks++] = cell->tps[policy][i];
@@ -168,10 +183,26 @@ static void fill_row(const struct load_cell *cell, int policy, int best, struct 
     row->time_ms = utc_ms();
     row->tps = interval.mean;
     row->tps_ci95 = interval.half;
-    even_ratio(cell, policy, best, &row->ratio_to_best_fixed, &row->ratio_to_best_fixed_low,
-               &row->ratio_to_best_fixed_high);
-    even_ratio(cell, policy, 0, &row->ratio_to_off, &row->ratio_to_off_low,
-               &row->ratio_to_off_high);
+    row->ratio_to_best_fixed = best.mean;
+    row->ratio_to_best_fixed_low = best.low;
+    row->ratio_to_best_fixed_high = best.high;
+    row->ratio_to_off = off.mean;
+    row->ratio_to_off_low = off.low;
+    row->ratio_to_off_high = off.high;
+}
+
+/* What was chosen: on odd blocks, and, where that is another one, on even ones. */
+static void name_best(const struct load_cell *cell, int by_odd, int by_even, char *out, size_t size)
+{
+    char odd[LOAD_POLICY_NAME], even[LOAD_POLICY_NAME];
+
+    if (by_odd < 0) return;
+    load_policy_name(&cell->policies, by_odd, odd, sizeof odd);
+    load_policy_name(&cell->policies, by_even < 0 ? by_odd : by_even, even, sizeof even);
+    if (strcmp(odd, even) == 0)
+        snprintf(out, size, "%s", odd);
+    else
+        snprintf(out, size, "%s,%s", odd, even);
 }
 
 static const char *verdict(const struct bench_result *row)
@@ -201,16 +232,16 @@ static void add_oracle(const struct load_cell *cell, struct load_summary *summar
 
 void load_cell_summarize(const struct load_cell *cell, struct load_summary *summary)
 {
-    int best = load_cell_best(cell, LOAD_MOST_BLOCKS + 1);
+    int by_odd = best_of(cell, ODD), by_even = best_of(cell, EVEN);
 
     memset(summary, 0, sizeof *summary);
     summary->adaptive = -1;
-    if (best >= 0) load_policy_name(&cell->policies, best, summary->best, sizeof summary->best);
+    name_best(cell, by_odd, by_even, summary->best, sizeof summary->best);
     for (int policy = 0; policy < load_policy_count(&cell->policies); policy++) {
         struct bench_result *row = &summary->row[summary->count];
 
         if (load_cell_blocks(cell, policy) == 0) continue;
-        fill_row(cell, policy, best >= 0 ? best : 0, row);
+        fill_row(cell, policy, by_odd, by_even, row);
         load_policy_name(&cell->policies, policy, summary->name[summary->count],
                          sizeof summary->name[0]);
         row->policy = summary->name[summary->count];
