@@ -189,8 +189,8 @@ static void fetch_history(struct collector *collector, const struct schedule *sc
                           const struct wishes *wishes)
 {
     int64_t to_ms = wishes->at_ms > 0 ? wishes->at_ms + 1 : schedule->time_ms;
-    char *path =
-        collector_history_path(schedule->node, to_ms, wishes->window_ms, schedule->positions);
+    const int positions = wishes->view == VIEW_POSITIONS ? schedule->positions : 0;
+    char *path = collector_history_path(schedule->node, to_ms, wishes->window_ms, positions);
 
     if (path != NULL)
         fetch(collector, path, wishes->at_ms > 0 ? NEWS_PAST_HISTORY : NEWS_HISTORY,

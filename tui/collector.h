@@ -64,7 +64,8 @@ void news_clear(struct news *news);
 void collector_wish(struct collector *collector, const struct wishes *wishes, bool anew);
 void collector_command(struct collector *collector, const struct ui_command *command);
 
-/* The path of the history that the charts need, up to and without to_ms; malloc'd, NULL when out of
+/* The path of the history that the charts need, up to and without to_ms, with the series of the
+ * first `positions` positions, which only the positions view draws; malloc'd, NULL when out of
  * memory. For --once too. */
 char *collector_history_path(const char *node, int64_t to_ms, int64_t window_ms, int positions);
 
