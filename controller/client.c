@@ -18,6 +18,7 @@
 #include "controller/cause.h"
 #include "controller/client.h"
 #include "controller/secret.h"
+#include "controller/ticks.h"
 
 #define SYSTEM_SOCKET "/run/trimtab/trimtab.sock" /* of docs/trimtabd.service.in */
 
@@ -59,14 +60,6 @@ static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static void curl_start(void)
 {
     curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
-static long long monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* --------------------------------------------------------------------------- address and token */

@@ -303,7 +303,7 @@ static void *run(void *state)
     llama_open_learned(node);
     start_run(node);
     node->fixed_draft = loop_set_mode(node->loop, node->wish.mode);
-    rows_describe_mode(node->wish.mode, node->fixed_draft, before, sizeof before);
+    mode_describe(node->wish.mode, node->fixed_draft, before, sizeof before);
     put_decision(node, &daemon_actor, "mode", "start", mode_name(node->wish.mode), before, NULL);
     if (cost_flat(node->cost))
         llama_node_event(node, "warning", "cost",
@@ -373,7 +373,7 @@ static enum node_status set_mode(struct node *base, enum mode mode, int64_t expe
 
     pthread_mutex_lock(&node->lock);
     policy = node->wish;
-    rows_describe_mode(policy.mode, node->fixed_draft, before, sizeof before);
+    mode_describe(policy.mode, node->fixed_draft, before, sizeof before);
     policy.mode = mode;
     *generation = node->generation;
     if (node->phase == NODE_FAILED)

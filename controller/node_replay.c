@@ -313,7 +313,7 @@ static enum node_status set_mode(struct node *base, enum mode mode, int64_t expe
 
     pthread_mutex_lock(&node->lock);
     policy = node->wish;
-    rows_describe_mode(policy.mode, node->fixed_draft, before, sizeof before);
+    mode_describe(policy.mode, node->fixed_draft, before, sizeof before);
     policy.mode = mode;
     status = wish(node, &policy, expect, generation, cause);
     pthread_mutex_unlock(&node->lock);
@@ -539,7 +539,7 @@ static void start_run(struct replay_node *node)
     node->run_id = node->store ? store_begin_run(node->store, &row) : 0;
     free(settings_json);
     json_decref(object);
-    rows_describe_mode(node->wish.mode, node->fixed_draft, mode, sizeof mode);
+    mode_describe(node->wish.mode, node->fixed_draft, mode, sizeof mode);
     rows_decision(node->store, node->run_id, &daemon_actor, "mode", "start",
                   mode_name(node->wish.mode), mode, NULL);
     rows_costs(node->store, node->run_id, node->cost);

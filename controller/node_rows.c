@@ -26,14 +26,6 @@ void rows_decision(struct store *store, int64_t run_id, const struct node_actor 
     if (store) store_put_decision(store, &decision);
 }
 
-void rows_describe_mode(enum mode mode, int fixed_draft, char *out, size_t size)
-{
-    if (mode == MODE_FIXED && fixed_draft >= 0)
-        snprintf(out, size, "fixed K=%d", fixed_draft);
-    else
-        snprintf(out, size, "%s", mode_name(mode));
-}
-
 void rows_settings(struct store *store, int64_t run_id, const struct node_actor *actor,
                    const struct policy *before, const struct policy *after, const char *reason)
 {

@@ -32,8 +32,6 @@ struct regime_log {  /* of one planner; zeroed at first */
  * one a minute is told. */
 void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
                  const struct planner_change *change, struct regime_log *log);
-/* "adaptive", "fixed K=3": as decisions name a mode. */
-void rows_describe_mode(enum mode mode, int fixed_draft, char *out, size_t size);
 
 /* bits: TT_STEP_* of the step that refitted. */
 void rows_refit(struct store *store, int64_t run_id, int stratum, int bits,

@@ -31,6 +31,15 @@ const char *mode_name(enum mode mode)
     return mode_names[mode];
 }
 
+const char *mode_describe(enum mode mode, int fixed_draft, char *out, size_t size)
+{
+    if (mode == MODE_FIXED && fixed_draft >= 0)
+        snprintf(out, size, "fixed K=%d", fixed_draft);
+    else
+        snprintf(out, size, "%s", mode_name(mode));
+    return out;
+}
+
 bool mode_parse(const char *name, enum mode *mode)
 {
     for (int i = 0; i < MODES; i++) {

@@ -18,7 +18,10 @@
 
 /* A remote engine does not always tell its mode: unknown, null in JSON. */
 enum mode { MODE_UNKNOWN = -1, MODE_OFF, MODE_FIXED, MODE_ADAPTIVE, MODE_SHADOW };
-const char *mode_name(enum mode mode);              /* "off" …, "unknown" */
+const char *mode_name(enum mode mode); /* "off" …, "unknown" */
+/* As people and decisions name a mode: "adaptive", "fixed K=3" (fixed_draft < 0: unknown, "fixed").
+ * Returns out, which holds size bytes; 24 are enough. */
+const char *mode_describe(enum mode mode, int fixed_draft, char *out, size_t size);
 bool mode_parse(const char *name, enum mode *mode); /* not "unknown": nobody can ask for it */
 
 struct snapshot_position {

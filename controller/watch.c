@@ -14,6 +14,7 @@
 
 #include "controller/cause.h"
 #include "controller/exchange.h"
+#include "controller/ticks.h"
 #include "controller/watch.h"
 
 enum {
@@ -32,14 +33,6 @@ struct watch {
     int count;
     uint64_t last_serial;
 };
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void wakeup(struct watch *watch)
 {

@@ -219,10 +219,11 @@ static unsigned step_event(struct ui *ui, int by)
 
 static unsigned visit(struct ui *ui)
 {
-    const struct ui_list *list = &ui->list[VIEW_DECISIONS];
+    const struct model_decision *decision = view_decisions_selected(ui);
 
-    if (ui->model->decisions_count == 0) return UI_DRAW;
-    return look_at(ui, ui->model->decision[ui->order[list->selected]].time_ms);
+    if (decision != NULL) return look_at(ui, decision->time_ms);
+    ui_say_none(ui, view_decisions_none(ui));
+    return UI_DRAW;
 }
 
 static unsigned edit_time(struct ui *ui, uint32_t key)
@@ -254,6 +255,18 @@ static unsigned watch(struct ui *ui, const char *node_id)
     ui->paused = ui->pending = false;
     ui->positions_top = 0;
     return UI_DRAW | UI_REFRESH;
+}
+
+static unsigned open_node(struct ui *ui)
+{
+    const struct model_node *node = view_fleet_selected(ui);
+
+    if (node == NULL) {
+        ui_say_none(ui, view_fleet_none(ui));
+        return UI_DRAW;
+    }
+    go_to(ui, VIEW_OVERVIEW);
+    return watch(ui, node->id);
 }
 
 static unsigned next_node(struct ui *ui)
@@ -330,12 +343,7 @@ static unsigned act(struct ui *ui, enum action action)
         move(ui, action == ACTION_LAST ? 1 : -1, true);
         return UI_DRAW;
     case ACTION_OPEN:
-        for (int i = 0; i < ui->model->nodes_count; i++) {
-            if (ui->list[VIEW_FLEET].identity != i) continue;
-            go_to(ui, VIEW_OVERVIEW);
-            return watch(ui, ui->model->node[i].id);
-        }
-        return 0;
+        return open_node(ui);
     case ACTION_EDIT:
         ui_ask_setting(ui);
         return UI_DRAW;

@@ -23,16 +23,6 @@ void ui_say(struct ui *ui, enum element element, bool until_key, const char *tex
     ui->message_until_ms = until_key ? 0 : ui->mono_ms + MESSAGE_MS;
 }
 
-/* How a mode reads in a sentence; fixed names its K. */
-static const char *describe_mode(const struct snapshot *s, enum mode mode, char *out, size_t size)
-{
-    if (mode == MODE_FIXED && s->fixed_draft >= 0)
-        snprintf(out, size, "fixed K=%d", s->fixed_draft);
-    else
-        snprintf(out, size, "%s", mode_name(mode));
-    return out;
-}
-
 const char *ui_plain_value(const char *json, char out[MODEL_VALUE])
 {
     size_t length = strlen(json);
@@ -46,16 +36,24 @@ const char *ui_plain_value(const char *json, char out[MODEL_VALUE])
     return out;
 }
 
+void ui_say_none(struct ui *ui, const char *why)
+{
+    char text[240];
+
+    snprintf(text, sizeof text, "nothing is selected: %s", why);
+    ui_say(ui, ELEMENT_NOTE, false, text);
+}
+
 static const char *describe_toggle(const struct ui *ui, enum mode target, char *out, size_t size)
 {
     const struct snapshot *s = &ui->model->snapshot;
     char from[40], to[40];
     const char *effect = target == MODE_ADAPTIVE ? "drafts trimmed" : "with the best uniform K";
 
-    describe_mode(s, s->mode, from, sizeof from);
+    mode_describe(s->mode, s->fixed_draft, from, sizeof from);
     snprintf(to, sizeof to, "%s", mode_name(target));
     if (target == MODE_FIXED && s->fixed_draft > 0) {
-        describe_mode(s, target, to, sizeof to);
+        mode_describe(target, s->fixed_draft, to, sizeof to);
         effect = "all drafts verified";
     }
     snprintf(out, size, "%s " ARROW " %s, %s", from, to, effect);
@@ -90,7 +88,7 @@ static void read_back_mode(struct ui *ui)
 
     if (s->generation < ui->pending_generation || s->switching) return;
     ui->pending = false;
-    describe_mode(s, s->mode, mode, sizeof mode);
+    mode_describe(s->mode, s->fixed_draft, mode, sizeof mode);
     if (s->mode == ui->command.mode) {
         snprintf(text, sizeof text, "%s: %s is in force (generation %lld)", s->node.id, mode,
                  (long long)s->generation);
@@ -215,8 +213,16 @@ static void ask(struct ui *ui, enum prompt prompt, enum command_kind kind)
 
 void ui_ask_toggle(struct ui *ui)
 {
-    const struct model_node *node = model_watched(ui->model);
+    const struct model_node *node = model_watched(ui->model),
+                            *selected = ui->view == VIEW_FLEET ? view_fleet_selected(ui) : NULL;
+    char text[3 * SNAPSHOT_NAME];
 
+    if (selected != NULL && selected != node) {
+        snprintf(text, sizeof text, "a acts on the watched node, %s; Enter watches %s",
+                 ui->model->node_id, selected->id);
+        ui_say(ui, ELEMENT_WARN, true, text);
+        return;
+    }
     if (!may_act(ui, node_offers(ui, "mode", node == NULL || node->can_set_mode), "switched"))
         return;
     ask(ui, PROMPT_CONFIRM, COMMAND_MODE);
@@ -225,15 +231,15 @@ void ui_ask_toggle(struct ui *ui)
 
 void ui_ask_cancel(struct ui *ui)
 {
-    const struct ui_list *list = &ui->list[VIEW_REQUESTS];
+    const struct model_request *request = view_requests_selected(ui);
 
-    if (ui_is_past(ui) || list->identity < 0) {
-        ui_say(ui, ELEMENT_NOTE, false, "there is no request to cancel");
+    if (request == NULL) {
+        ui_say_none(ui, view_requests_none(ui));
         return;
     }
     if (!may_act(ui, true, "asked")) return;
     ask(ui, PROMPT_CONFIRM, COMMAND_CANCEL);
-    ui->asked.request = list->identity;
+    ui->asked.request = request->id;
 }
 
 static bool may_set(struct ui *ui)
@@ -245,11 +251,15 @@ static bool may_set(struct ui *ui)
 
 void ui_ask_setting(struct ui *ui)
 {
-    const int row = ui->list[VIEW_SETTINGS].selected;
+    const struct model_setting *setting = view_settings_selected(ui);
 
-    if (row >= ui->model->settings_count || !may_set(ui)) return;
+    if (setting == NULL) {
+        ui_say_none(ui, view_settings_none(ui));
+        return;
+    }
+    if (!may_set(ui)) return;
     ask(ui, PROMPT_VALUE, COMMAND_SET);
-    ui->old = ui->model->setting[row];
+    ui->old = *setting;
     snprintf(ui->asked.setting, sizeof ui->asked.setting, "%s", ui->old.name);
 }
 

@@ -10,11 +10,10 @@
 #include "tui/text.h"
 #include "tui/ui_state.h"
 
-#define ARROW "\xe2\x86\x92"  /* → */
-#define DOT "\xc2\xb7"        /* · */
-#define RULE 0x2500           /* ─ */
-#define MARK_CHARACTER 0x25bc /* ▼ */
-#define NORMAL_95 1.96
+#define ARROW "\xe2\x86\x92"   /* → */
+#define DOT "\xc2\xb7"         /* · */
+#define RULE 0x2500            /* ─ */
+#define MARK_CHARACTER 0x25bc  /* ▼ */
 #define BAND_ROWS 5            /* in a lower chart the band would hide the curve */
 #define RESTART_SHOWN_MS 60000 /* how long the header says that a node restarted */
 
@@ -470,6 +469,13 @@ static bool range_of(const struct ui_chart *chart, const double *bucket, const d
            chart_choose_range(edge, 2 * count, chart->least_span, chart->least_ratio, out);
 }
 
+const struct ui_chart ui_slope_chart = {.series = SERIES_SLOPE,
+                                        .se = SERIES_SLOPE_SE,
+                                        .title = "Slope",
+                                        .least_span = 0.1,
+                                        .decimals = 2,
+                                        .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
+
 void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
                    const struct ui_chart *chart)
 {
@@ -490,7 +496,7 @@ void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect
     title_end = ui_draw_title(ui, screen, panel, title);
     fill_buckets(ui, &window, chart->series, bucket, count);
     if (band != NULL) fill_buckets(ui, &window, chart->se, half, count);
-    for (int i = 0; i < count && band != NULL; i++) half[i] *= NORMAL_95;
+    for (int i = 0; i < count && band != NULL; i++) half[i] *= UI_NORMAL_95;
     if (!model_is_known(ui->model) || !range_of(chart, bucket, band, count, &range)) {
         screen_put(screen, area.row + (area.rows - 1) / 2, area.col, -1, ELEMENT_FAINT,
                    "no samples in this window yet");

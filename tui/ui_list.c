@@ -100,12 +100,14 @@ int ui_draw_wrapped(struct screen *screen, int row, int col, int cols, int row_e
 void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
                     int64_t (*identity_of)(const struct ui *ui, int row))
 {
-    if (list->identity >= 0) {
-        for (int i = 0; i < count; i++) {
-            if (identity_of(ui, i) != list->identity) continue;
-            list->selected = i;
-            break;
-        }
+    /* rows that are alike in every respect share an identity: the one at its place stays */
+    bool stays = list->identity >= 0 && list->selected >= 0 && list->selected < count &&
+                 identity_of(ui, list->selected) == list->identity;
+
+    for (int i = 0; i < count && !stays && list->identity >= 0; i++) {
+        if (identity_of(ui, i) != list->identity) continue;
+        list->selected = i;
+        break;
     }
     if (list->selected >= count) list->selected = count - 1;
     if (list->selected < 0) list->selected = 0;
@@ -114,6 +116,15 @@ void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
     if (list->selected >= list->top + rows) list->top = list->selected - rows + 1;
     if (list->top > count - rows) list->top = count - rows;
     if (list->top < 0) list->top = 0;
+}
+
+int64_t ui_identity(int64_t identity, const char *text)
+{
+    uint64_t hash = (uint64_t)identity;
+
+    for (; *text != '\0'; text++) /* FNV-1a */
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return (int64_t)((hash * UINT64_C(1099511628211)) >> 1); /* where one text ends counts */
 }
 
 const char *ui_why_unknown(const struct ui *ui, enum model_list list)

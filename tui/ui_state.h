@@ -7,6 +7,7 @@
 #include "tui/ui.h"
 
 #define UI_FILTER 64
+#define UI_NORMAL_95 1.96 /* half a 95 % interval, in standard errors */
 
 enum prompt { PROMPT_NONE, PROMPT_CONFIRM, PROMPT_VALUE, PROMPT_FILTER, PROMPT_TIME };
 
@@ -52,6 +53,8 @@ _Static_assert(MODEL_NODES >= MODEL_DECISIONS && MODEL_NODES >= MODEL_REQUESTS, 
 
 /* ---- of ui_act.c, for ui.c and the views */
 void ui_say(struct ui *ui, enum element element, bool until_key, const char *text);
+/* A key that acts on the selected row found none. */
+void ui_say_none(struct ui *ui, const char *why);
 void ui_ask_toggle(struct ui *ui);
 void ui_ask_cancel(struct ui *ui);  /* of the selected request */
 void ui_ask_setting(struct ui *ui); /* of the selected one */
@@ -78,15 +81,23 @@ int64_t ui_chart_end_ms(const struct ui *ui);
 int ui_draw_title(const struct ui *ui, struct screen *screen, const struct rect *panel,
                   const char *title);
 /* Keep list->selected on the row of list->identity, and it inside `rows` shown rows. identity_of
- * gives a row's identity. */
+ * gives a row's identity; only the view that defines it can tell which row it means
+ * (view_..._selected). */
 void ui_list_settle(struct ui *ui, struct ui_list *list, int count, int rows,
                     int64_t (*identity_of)(const struct ui *ui, int row));
+#define UI_IDENTITY INT64_C(0x2c1e33f52f0b3927) /* where an identity made of text begins */
+/* Carries an identity on over one more text; never negative. */
+int64_t ui_identity(int64_t identity, const char *text);
 bool ui_filter_matches(const char *filter, const char *text); /* case-insensitive part of it */
 
 struct ui_column { /* of a list */
     const char *head;
     int cols;      /* negative: left-aligned */
     int from_cols; /* least width of the panel that shows it */
+};
+struct ui_sorting { /* what the comparisons that qsort_r calls need */
+    const struct model *model;
+    int by; /* column */
 };
 /* Header, health and footer of a view that is a list. */
 void ui_frame(struct ui *ui, struct screen *screen, enum layout_kind kind, int detail_rows,
@@ -124,6 +135,7 @@ struct ui_chart {
     int decimals;
     unsigned marks; /* bit per enum mark_kind */
 };
+extern const struct ui_chart ui_slope_chart; /* of the overview and the estimator view */
 void ui_draw_chart(const struct ui *ui, struct screen *screen, const struct rect *panel,
                    const struct ui_chart *chart);
 
@@ -152,6 +164,16 @@ void view_draw_cost(struct ui *ui, struct screen *screen);
 void view_draw_fleet(struct ui *ui, struct screen *screen);
 void view_draw_settings(struct ui *ui, struct screen *screen);
 void view_draw_help(struct ui *ui, struct screen *screen);
+/* The row that the view's last drawing had selected, found again by its identity, for the list may
+ * have changed since; NULL = none, and view_..._none says why. */
+const struct model_request *view_requests_selected(const struct ui *ui);
+const struct model_decision *view_decisions_selected(const struct ui *ui);
+const struct model_node *view_fleet_selected(const struct ui *ui);
+const struct model_setting *view_settings_selected(const struct ui *ui);
+const char *view_requests_none(const struct ui *ui);
+const char *view_decisions_none(const struct ui *ui);
+const char *view_fleet_none(const struct ui *ui);
+const char *view_settings_none(const struct ui *ui);
 /* What a setting takes, in a few words; empty when this console does not know it. */
 const char *view_setting_choices(const char *name);
 

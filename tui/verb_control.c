@@ -119,6 +119,7 @@ int verb_mode(const struct options *options)
     enum mode mode;
     int64_t generation = 0;
     int status = EXIT_USAGE, nearest;
+    char words[40];
 
     if (!mode_parse(name, &mode)) {
         nearest = nearest_index(name, names, 4);
@@ -136,10 +137,9 @@ int verb_mode(const struct options *options)
     if (status == EXIT_HEALTHY)
         status = control_read_back(client, node, mode, generation, &snapshot);
     if (status == EXIT_HEALTHY) {
-        printf("%s: %s", node, mode_name(snapshot.mode));
-        if (snapshot.mode == MODE_FIXED && snapshot.fixed_draft >= 0)
-            printf(" K=%d", snapshot.fixed_draft);
-        printf(" is in force (generation %lld)\n", (long long)snapshot.generation);
+        printf("%s: %s is in force (generation %lld)\n", node,
+               mode_describe(snapshot.mode, snapshot.fixed_draft, words, sizeof words),
+               (long long)snapshot.generation);
         fflush(stdout);
         if (options->effect_s > 0) status = tell_effect(options, client, node, snapshot.time_ms);
     }

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "controller/ticks.h"
 #include "tui/collector.h"
 #include "tui/session.h"
 #include "tui/text.h"
@@ -18,14 +18,6 @@
 #define ONCE_COLS 80
 #define WINDOW_MS 900000
 #define HEAD_EVERY 20 /* lines of top between two heads */
-
-static int64_t wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- --once */
 
@@ -77,10 +69,9 @@ static int print_once_json(const struct snapshot sample[2], json_t *document)
 }
 
 /* What the charts and the list of decisions need; missing parts stay unknown on the screen. */
-static void add_past(struct client *client, struct model *model, const char *node, int64_t time_ms,
-                     int positions)
+static void add_past(struct client *client, struct model *model, const char *node, int64_t time_ms)
 {
-    char *paths[2] = {collector_history_path(node, time_ms, WINDOW_MS, positions),
+    char *paths[2] = {collector_history_path(node, time_ms, WINDOW_MS, 0),
                       client_node_path(node, "decisions?limit=20")};
 
     for (int i = 0; i < 2; i++) {
@@ -126,10 +117,10 @@ static int print_once_screen(struct client *client, const struct ui_options *ui_
     (void)model_take_nodes(ui_model(ui), nodes, &cause);
     model_watch(ui_model(ui), node);
     (void)model_take_snapshot(ui_model(ui), document[0], 0, &cause);
-    add_past(client, ui_model(ui), node, last->time_ms, last->estimator.positions_count);
+    add_past(client, ui_model(ui), node, last->time_ms);
     (void)model_take_snapshot(ui_model(ui), document[1], 0, &cause);
     free(cause);
-    ui_set_time(ui, 0, wall_ms());
+    ui_set_time(ui, 0, utc_ms());
     ui_data_arrived(ui);
     ui_draw(ui, screen);
     screen_write_rows(screen, rows - 1, stdout); /* the last one is for keys */
@@ -255,10 +246,7 @@ static void print_status(const struct snapshot *s, bool utc)
         queued[TEXT_NUMBER];
     char clean[400], reason[400], effect[240], clock[TEXT_NUMBER];
 
-    if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
-        snprintf(mode, sizeof mode, "fixed K=%d", s->fixed_draft);
-    else
-        snprintf(mode, sizeof mode, "%s", mode_name(s->mode));
+    mode_describe(s->mode, s->fixed_draft, mode, sizeof mode);
     print_field(s->node.id, -16);
     print_field(mode, -10);
     print_field(s->health.state, -9);
@@ -341,10 +329,7 @@ static void print_top_line(const struct snapshot *s, bool utc)
 {
     char clock[TEXT_NUMBER], mode[24], n[9][TEXT_NUMBER], health[40];
 
-    if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
-        snprintf(mode, sizeof mode, "fixed K=%d", s->fixed_draft);
-    else
-        snprintf(mode, sizeof mode, "%s", mode_name(s->mode));
+    mode_describe(s->mode, s->fixed_draft, mode, sizeof mode);
     printf("%8s %-10s %6s %8s %7s %7s %8s %7s %7s %4s %4s  %s\n",
            text_clock(clock, s->time_ms, utc), mode, text_significant(n[0], s->throughput_tps),
            text_decimal(n[1], s->tokens_per_step, 2), text_significant(n[2], s->step_ms),

@@ -9,8 +9,6 @@
 #include "tui/text.h"
 #include "tui/ui_state.h"
 
-#define NORMAL_95 1.96
-
 static const struct chart_range probability = {0, 1};
 
 enum {
@@ -59,7 +57,7 @@ static void draw_stratum(struct screen *screen, int row, int cols, const struct 
     int col = 1;
 
     text_decimal(text[STRATUM_SLOPE], s->slope, 3);
-    text_decimal(text[STRATUM_INTERVAL], NORMAL_95 * s->slope_se, 3);
+    text_decimal(text[STRATUM_INTERVAL], UI_NORMAL_95 * s->slope_se, 3);
     text_count(text[STRATUM_REFITS], s->refits);
     text_signed(text[STRATUM_DRIFT], s->drift_z, 1);
     text_count(text[STRATUM_EVENTS], s->drift_events);
@@ -151,12 +149,6 @@ static void draw_calibration(const struct ui *ui, struct screen *screen, const s
 static void draw_slope_past(const struct ui *ui, struct screen *screen, const struct rect *body,
                             int used_rows)
 {
-    static const struct ui_chart slope = {.series = SERIES_SLOPE,
-                                          .se = SERIES_SLOPE_SE,
-                                          .title = "Slope",
-                                          .least_span = 0.1,
-                                          .decimals = 2,
-                                          .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
     static const struct ui_chart drift = {.series = SERIES_DRIFT_Z,
                                           .title = "Drift statistic z, alarm beyond 4.5",
                                           .least_span = 4,
@@ -174,7 +166,7 @@ static void draw_slope_past(const struct ui *ui, struct screen *screen, const st
         below.row += panel.rows;
         ui_draw_chart(ui, screen, &below, &drift);
     }
-    ui_draw_chart(ui, screen, &panel, &slope);
+    ui_draw_chart(ui, screen, &panel, &ui_slope_chart);
 }
 
 void view_draw_estimator(struct ui *ui, struct screen *screen)

@@ -40,11 +40,6 @@ static const int node_sorts[] = {NODE_ID,    NODE_MODE,  NODE_HEALTH, NODE_TPS, 
                                  NODE_RATIO, NODE_SLOPE, NODE_QUEUE,  NODE_DRIFT, NODE_AGE};
 #define NODE_SORTS ((int)(sizeof node_sorts / sizeof node_sorts[0]))
 
-struct sorting { /* what qsort_r's comparisons need */
-    const struct model *model;
-    int by;
-};
-
 /* Figures: largest first; the slope that is nearest to useless comes last. */
 static double node_key(const struct model_node *node, int by)
 {
@@ -63,7 +58,7 @@ static double node_key(const struct model_node *node, int by)
 /* Equal ones by name, so that rows do not jump. */
 static int compare_nodes(const void *a, const void *b, void *state)
 {
-    const struct sorting *sorting = state;
+    const struct ui_sorting *sorting = state;
     const struct model_node *left = &sorting->model->node[*(const int *)a],
                             *right = &sorting->model->node[*(const int *)b];
     double x = node_key(left, sorting->by), y = node_key(right, sorting->by);
@@ -76,13 +71,30 @@ static int compare_nodes(const void *a, const void *b, void *state)
 }
 
 /* Of its name: nodes come and go, and their places with them. */
+static int64_t identity_of(const struct model_node *node)
+{
+    return ui_identity(UI_IDENTITY, node->id);
+}
+
 static int64_t node_identity(const struct ui *ui, int row)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    return identity_of(&ui->model->node[ui->order[row]]);
+}
 
-    for (const char *at = ui->model->node[ui->order[row]].id; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
-    return (int64_t)(hash >> 1);
+const struct model_node *view_fleet_selected(const struct ui *ui)
+{
+    const struct model *model = ui->model;
+
+    for (int i = 0; i < model->nodes_count; i++)
+        if (identity_of(&model->node[i]) == ui->list[VIEW_FLEET].identity) return &model->node[i];
+    return NULL;
+}
+
+const char *view_fleet_none(const struct ui *ui)
+{
+    return !ui->model->nodes_known      ? ui_why_unknown(ui, LIST_NODES)
+           : ui->model->nodes_count > 0 ? "no node has this text; Esc shows all"
+                                        : "the daemon watches no node";
 }
 
 static enum element node_element(const struct model_node *node, int column)
@@ -149,15 +161,17 @@ static void draw_node_detail(const struct ui *ui, struct screen *screen, const s
                           node->reason[0] != '\0' ? node->reason : "no trouble reported");
     ui_draw_wrapped(screen, row, 1, detail->cols - 2, end, ELEMENT_NOTE,
                     node->unable[0] != '\0' ? node->unable
-                    : node->can_set_mode    ? "a switches adaptive verification"
-                                            : "");
+                    : !node->can_set_mode   ? ""
+                    : node == model_watched(ui->model)
+                        ? "a switches adaptive verification"
+                        : "Enter watches this node, then a switches adaptive verification");
 }
 
 void view_draw_fleet(struct ui *ui, struct screen *screen)
 {
     const struct model *model = ui->model;
     struct ui_list *list = &ui->list[VIEW_FLEET];
-    struct sorting sorting;
+    struct ui_sorting sorting;
     struct layout layout;
     const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
     int count = 0, rows;
@@ -165,7 +179,7 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
 
     ui_frame(ui, screen, LAYOUT_LIST_DETAIL, 4, &layout);
     list->sort %= NODE_SORTS;
-    sorting = (struct sorting){model, node_sorts[list->sort]};
+    sorting = (struct ui_sorting){model, node_sorts[list->sort]};
     for (int i = 0; i < model->nodes_count; i++)
         if (node_matches(&model->node[i], list->filter)) ui->order[count++] = i;
     qsort_r(ui->order, (size_t)count, sizeof ui->order[0], compare_nodes, &sorting);
@@ -176,11 +190,7 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
     ui_draw_heads(screen, body->row + 1, node_column, NODE_COLUMNS, body->cols, sorting.by);
     rows = body->rows - 2;
     ui_list_settle(ui, list, count, rows, node_identity);
-    if (count == 0)
-        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   !model->nodes_known      ? ui_why_unknown(ui, LIST_NODES)
-                   : model->nodes_count > 0 ? "no node has this text; Esc shows all"
-                                            : "the daemon watches no node");
+    if (count == 0) screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT, view_fleet_none(ui));
     for (int i = list->top; i < count && i < list->top + rows; i++) {
         const struct model_node *node = &model->node[ui->order[i]];
         int row = body->row + 2 + i - list->top;

@@ -29,7 +29,7 @@ static void draw_position_figures(const struct ui *ui, struct screen *screen,
         both[80], reached[TEXT_NUMBER], n[TEXT_NUMBER], difference[TEXT_NUMBER], estimate[80];
 
     snprintf(estimate, sizeof estimate, "%s \xc2\xb1 %s", text_decimal(intercept, p->intercept, 3),
-             text_decimal(se, 1.96 * p->intercept_se, 3));
+             text_decimal(se, UI_NORMAL_95 * p->intercept_se, 3));
     snprintf(both, sizeof both, "%s", text_decimal(accepted, p->accepted_ratio, 3));
     const struct ui_label label[] = {
         {"intercept", estimate, "(95 %)", ELEMENT_STRONG},
@@ -117,11 +117,6 @@ static const struct ui_column request_column[REQUEST_COLUMNS] = {
 static const int request_sorts[] = {REQUEST_ID, REQUEST_AGE, REQUEST_EMITTED, REQUEST_TOKENS};
 #define REQUEST_SORTS ((int)(sizeof request_sorts / sizeof request_sorts[0]))
 
-struct sorting { /* what qsort_r's comparisons need */
-    const struct model *model;
-    int by;
-};
-
 static double request_key(const struct model_request *row, int by)
 {
     double key = by == REQUEST_AGE       ? row->age_s
@@ -135,7 +130,7 @@ static double request_key(const struct model_request *row, int by)
 /* Largest first; equal ones by id, so that rows do not jump. */
 static int compare_requests(const void *a, const void *b, void *state)
 {
-    const struct sorting *sorting = state;
+    const struct ui_sorting *sorting = state;
     const struct model_request *left = &sorting->model->request[*(const int *)a],
                                *right = &sorting->model->request[*(const int *)b];
     double x = request_key(left, sorting->by), y = request_key(right, sorting->by);
@@ -184,11 +179,30 @@ static bool request_matches(const struct model_request *r, const char *filter)
     return ui_filter_matches(filter, all);
 }
 
+const struct model_request *view_requests_selected(const struct ui *ui)
+{
+    const struct model *model = ui->model;
+
+    for (int i = 0; i < model->requests_count && !ui_is_past(ui); i++)
+        if (model->request[i].id == ui->list[VIEW_REQUESTS].identity) return &model->request[i];
+    return NULL;
+}
+
+const char *view_requests_none(const struct ui *ui)
+{
+    return ui_is_past(ui)
+               ? "requests are not stored one by one: only now is known; Esc returns to it"
+           : !ui->model->requests_known                ? ui_why_unknown(ui, LIST_REQUESTS)
+           : ui->model->requests_count == 0            ? "the node works on no request now"
+           : ui->list[VIEW_REQUESTS].filter[0] != '\0' ? "no request has this text; Esc shows all"
+                                                       : "the one that was selected has ended";
+}
+
 void view_draw_requests(struct ui *ui, struct screen *screen)
 {
     const struct model *model = ui->model;
     struct ui_list *list = &ui->list[VIEW_REQUESTS];
-    struct sorting sorting;
+    struct ui_sorting sorting;
     struct layout layout;
     const struct rect *body = &layout.part[LAYOUT_BODY];
     int count = 0, rows;
@@ -197,12 +211,11 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
     ui_frame(ui, screen, LAYOUT_LIST, 0, &layout);
     if (ui_is_past(ui)) {
         ui_draw_title(ui, screen, body, "Requests");
-        screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT,
-                   "requests are not stored one by one: only now is known; Esc returns to it");
+        screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT, view_requests_none(ui));
         return;
     }
     list->sort %= REQUEST_SORTS;
-    sorting = (struct sorting){model, request_sorts[list->sort]};
+    sorting = (struct ui_sorting){model, request_sorts[list->sort]};
     for (int i = 0; i < model->requests_count; i++)
         if (request_matches(&model->request[i], list->filter)) ui->order[count++] = i;
     qsort_r(ui->order, (size_t)count, sizeof ui->order[0], compare_requests, &sorting);
@@ -214,11 +227,7 @@ void view_draw_requests(struct ui *ui, struct screen *screen)
     ui_draw_heads(screen, body->row + 1, request_column, REQUEST_COLUMNS, body->cols, sorting.by);
     rows = body->rows - 2;
     ui_list_settle(ui, list, count, rows, request_identity);
-    if (count == 0)
-        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT,
-                   !model->requests_known      ? ui_why_unknown(ui, LIST_REQUESTS)
-                   : model->requests_count > 0 ? "no request has this text; Esc shows all"
-                                               : "the node works on no request now");
+    if (count == 0) screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT, view_requests_none(ui));
     for (int i = list->top; i < count && i < list->top + rows; i++) {
         draw_request(screen, body->row + 2 + i - list->top, body->cols,
                      &model->request[ui->order[i]]);
@@ -270,13 +279,35 @@ void ui_draw_decision(const struct ui *ui, struct screen *screen, int row, int c
     if (selected) screen_paint(screen, row, 0, cols, ELEMENT_SELECTED);
 }
 
+/* Rows of one millisecond differ in what they say. */
+static int64_t identity_of(const struct model_decision *d)
+{
+    int64_t identity = ui_identity(UI_IDENTITY ^ d->time_ms, d->what);
+
+    identity = ui_identity(ui_identity(identity, d->before), d->after);
+    return ui_identity(ui_identity(identity, d->text), d->numbers);
+}
+
 static int64_t decision_identity(const struct ui *ui, int row)
 {
-    const struct model_decision *d = &ui->model->decision[ui->order[row]];
-    uint64_t sum = (uint64_t)d->time_ms; /* two rows of one millisecond differ in what they say */
+    return identity_of(&ui->model->decision[ui->order[row]]);
+}
 
-    for (const char *c = d->what; *c != '\0'; c++) sum = sum * 31 + (unsigned char)*c;
-    return (int64_t)(sum >> 1);
+const struct model_decision *view_decisions_selected(const struct ui *ui)
+{
+    const struct model *model = ui->model;
+
+    for (int i = 0; i < model->decisions_count; i++)
+        if (identity_of(&model->decision[i]) == ui->list[VIEW_DECISIONS].identity)
+            return &model->decision[i];
+    return NULL;
+}
+
+const char *view_decisions_none(const struct ui *ui)
+{
+    return !ui->model->decisions_known      ? ui_why_unknown(ui, LIST_DECISIONS)
+           : ui->model->decisions_count > 0 ? "nothing has this text; Esc shows all"
+                                            : "nothing was decided yet";
 }
 
 static void draw_decision_detail(const struct ui *ui, struct screen *screen,
@@ -322,15 +353,14 @@ void view_draw_decisions(struct ui *ui, struct screen *screen)
     for (int i = 0; i < model->decisions_count; i++)
         if (decision_matches(&model->decision[i], list->filter)) ui->order[count++] = i;
     ui_draw_title(ui, screen, body,
-                  "Decisions (D) and events, warnings (W), errors (E), newest first");
+                  list->filter[0] != '\0' /* whose note needs the room */
+                      ? "Decisions and events"
+                      : "Decisions (D) and events, warnings (W), errors (E), newest first");
     ui_draw_filter_note(screen, body, list, count, model->decisions_count);
     rows = body->rows - 1;
     ui_list_settle(ui, list, count, rows, decision_identity);
     if (count == 0)
-        screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT,
-                   !model->decisions_known      ? ui_why_unknown(ui, LIST_DECISIONS)
-                   : model->decisions_count > 0 ? "nothing has this text; Esc shows all"
-                                                : "nothing was decided yet");
+        screen_put(screen, body->row + 1, 2, -1, ELEMENT_FAINT, view_decisions_none(ui));
     for (int i = list->top; i < count && i < list->top + rows; i++) {
         const struct model_decision *d = &model->decision[ui->order[i]];
         const struct rect line = {body->row + 1 + i - list->top, 0, 1, body->cols};

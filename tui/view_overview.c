@@ -15,7 +15,6 @@
 #define TIMES "\xc3\x97"      /* × */
 #define PLUS_MINUS "\xc2\xb1" /* ± */
 #define FIRM_S 300            /* seconds a side when the effect of a toggle is counted to its end */
-#define NORMAL_95 1.96        /* half a 95 % interval, in standard errors */
 #define SPARK_COLS 8
 #define SPARK_MS 60000 /* what the sparkline spans */
 
@@ -35,12 +34,12 @@ static int draw_mode_name(const struct ui *ui, struct screen *screen, int row)
 {
     const struct snapshot *s = &ui->shown;
     int col = 1 + screen_put(screen, row, 1, -1, ELEMENT_LABEL, "MODE") + 1;
+    char mode[40];
 
     if (!model_is_known(ui->model))
         return col + screen_put(screen, row, col, -1, ELEMENT_FAINT, TEXT_UNKNOWN);
-    col += screen_put(screen, row, col, -1, mode_element(s->mode), mode_name(s->mode));
-    if (s->mode == MODE_FIXED && s->fixed_draft >= 0)
-        col += screen_printf(screen, row, col, mode_element(s->mode), " K=%d", s->fixed_draft);
+    col += screen_put(screen, row, col, -1, mode_element(s->mode),
+                      mode_describe(s->mode, s->fixed_draft, mode, sizeof mode));
     if (ui->pending && ui->command.kind == COMMAND_MODE && ui->command.mode != s->mode)
         col += screen_printf(screen, row, col, ELEMENT_NOTE, " " ARROW "%s?",
                              mode_name(ui->command.mode));
@@ -114,7 +113,7 @@ static struct chart_range choose_axis(const struct snapshot *s)
 
     for (int i = 0; i < s->estimator.positions_count; i++) {
         const struct snapshot_position *p = &s->estimator.position[i];
-        double half = isfinite(p->intercept_se) ? fmin(NORMAL_95 * p->intercept_se, 1.5) : 0;
+        double half = isfinite(p->intercept_se) ? fmin(UI_NORMAL_95 * p->intercept_se, 1.5) : 0;
 
         if (!isfinite(p->intercept)) continue;
         axis.low = fmin(axis.low, floor(fmax(p->intercept - half, -8)));
@@ -168,7 +167,7 @@ static void draw_position_row(struct screen *screen, int row, const struct snaps
 
     snprintf(text[COLUMN_POSITION], TEXT_NUMBER, "%d", position);
     text_decimal(text[COLUMN_INTERCEPT], p->intercept, 2);
-    text_decimal(text[COLUMN_INTERVAL], NORMAL_95 * p->intercept_se, 2);
+    text_decimal(text[COLUMN_INTERVAL], UI_NORMAL_95 * p->intercept_se, 2);
     text[COLUMN_BAR][0] = '\0';
     text_decimal(text[COLUMN_ACCEPTED], p->accepted_ratio, 3);
     text_decimal(text[COLUMN_PREDICTED], p->predicted_ratio, 3);
@@ -190,7 +189,7 @@ static void draw_position_row(struct screen *screen, int row, const struct snaps
                          text[i]);
     }
     chart_interval(screen, row, bar->col, bar->cols, axis, p->intercept,
-                   NORMAL_95 * p->intercept_se);
+                   UI_NORMAL_95 * p->intercept_se);
 }
 
 void ui_draw_position_rows(const struct ui *ui, struct screen *screen, const struct rect *panel,
@@ -238,7 +237,7 @@ static void draw_positions(struct ui *ui, struct screen *screen, const struct re
              sigma, text_decimal(slope, s->estimator.slope, 3));
     used =
         snprintf(text, sizeof text, " p = %s  slope " PLUS_MINUS "%s  drift z %s  refit %s ", law,
-                 text_decimal(se, NORMAL_95 * s->estimator.slope_se, 3),
+                 text_decimal(se, UI_NORMAL_95 * s->estimator.slope_se, 3),
                  text_signed(z, s->estimator.drift_z, 1), text_count(refits, s->estimator.refits));
     if (panel->cols >= 100 && s->estimator.stratum[0] != '\0')
         snprintf(text + used, sizeof text - (size_t)used, " %s  %s ", s->estimator.kind,
@@ -311,12 +310,6 @@ static void draw_recent(const struct ui *ui, struct screen *screen, const struct
 
 void view_draw_overview(struct ui *ui, struct screen *screen)
 {
-    static const struct ui_chart slope = {.series = SERIES_SLOPE,
-                                          .se = SERIES_SLOPE_SE,
-                                          .title = "Slope",
-                                          .least_span = 0.1,
-                                          .decimals = 2,
-                                          .marks = 1u << MARK_DRIFT | 1u << MARK_RESTART};
     static const struct ui_chart tokens = {.series = SERIES_TOKENS_PER_STEP,
                                            .title = "Tokens a step",
                                            .least_span = 0.5,
@@ -338,7 +331,7 @@ void view_draw_overview(struct ui *ui, struct screen *screen)
     draw_mode_line(ui, screen, &part[LAYOUT_MODE]);
     draw_verify_line(ui, screen, &part[LAYOUT_VERIFY]);
     draw_positions(ui, screen, &part[LAYOUT_POSITIONS]);
-    ui_draw_chart(ui, screen, &part[LAYOUT_SLOPE], &slope);
+    ui_draw_chart(ui, screen, &part[LAYOUT_SLOPE], &ui_slope_chart);
     ui_draw_chart(ui, screen, &part[LAYOUT_THROUGHPUT], &throughput);
     draw_toggle(ui, screen, &part[LAYOUT_TOGGLE]);
     ui_draw_chart(ui, screen, &part[LAYOUT_TOKENS], &tokens);

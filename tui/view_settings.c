@@ -11,8 +11,7 @@ static const struct {
     const char *name, *choices, *meaning;
 } known[] = {
     {"max_draft", "1 to the node's limit", "K: most draft tokens of one request in one step"},
-    {"fixed_draft", "0 to max_draft; 0 is the best by cost",
-     "the uniform K of mode fixed"},
+    {"fixed_draft", "0 to max_draft; 0 is the best by cost", "the uniform K of mode fixed"},
     {"exploration", "on, off",
      "spend up to 0.5 % of steps on positions and drafters that have too few labels"},
     {"estimator", "online, parity; vLLM: engine, trimtab",
@@ -44,8 +43,21 @@ const char *view_setting_choices(const char *name)
 
 static int64_t setting_identity(const struct ui *ui, int row)
 {
-    (void)ui;
-    return row;
+    return ui_identity(UI_IDENTITY, ui->model->setting[row].name);
+}
+
+const struct model_setting *view_settings_selected(const struct ui *ui)
+{
+    for (int row = 0; row < ui->model->settings_count; row++)
+        if (setting_identity(ui, row) == ui->list[VIEW_SETTINGS].identity)
+            return &ui->model->setting[row];
+    return NULL;
+}
+
+const char *view_settings_none(const struct ui *ui)
+{
+    return ui->model->settings_known ? "the node has no settings"
+                                     : ui_why_unknown(ui, LIST_SETTINGS);
 }
 
 static void draw_setting(struct screen *screen, int row, int cols, const struct model_setting *s)
@@ -82,8 +94,6 @@ void view_draw_settings(struct ui *ui, struct screen *screen)
     struct ui_list *list = &ui->list[VIEW_SETTINGS];
     struct layout layout;
     const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
-    const char *why =
-        model->settings_known ? "the node has no settings" : ui_why_unknown(ui, LIST_SETTINGS);
 
     ui_frame(ui, screen, LAYOUT_LIST_DETAIL, 4, &layout);
     ui_draw_title(ui, screen, body,
@@ -91,7 +101,8 @@ void view_draw_settings(struct ui *ui, struct screen *screen)
                                  : "Settings");
     ui_draw_heads(screen, body->row + 1, column, COLUMNS, body->cols, -1);
     ui_list_settle(ui, list, model->settings_count, body->rows - 2, setting_identity);
-    if (model->settings_count == 0) screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT, why);
+    if (model->settings_count == 0)
+        screen_put(screen, body->row + 2, 2, -1, ELEMENT_FAINT, view_settings_none(ui));
     for (int i = list->top; i < model->settings_count && i < list->top + body->rows - 2; i++) {
         const int row = body->row + 2 + i - list->top;
 
