@@ -16,4 +16,15 @@ check() {
         printf '%s\n' "$tap_out" | diag
     fi
 }
+# wait_for TENTHS COMMAND...: until it succeeds; status 1 when it did not within that many tenths of a second. The limit is there
+# so that a broken program ends the test, not to measure: take one that a machine busy with something else does not reach.
+wait_for() {
+    wait_left=$1
+    shift
+    until "$@" >/dev/null 2>&1; do
+        wait_left=$((wait_left - 1))
+        [ "$wait_left" -gt 0 ] || return 1
+        sleep 0.1
+    done
+}
 done_testing() { echo "1..$tap_count"; [ "$tap_failed" -eq 0 ]; }

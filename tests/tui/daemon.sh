@@ -7,7 +7,7 @@ start_daemon() {
     rm -f "$work/sock"
     "$PYTHON3" "$SRC/tests/tui/fake_daemon.py" --socket "$work/sock" "$@" &
     daemon_pid=$!
-    wait_for 50 test -S "$work/sock"
+    wait_for 300 test -S "$work/sock"
 }
 stop_daemon() {
     [ -n "$daemon_pid" ] || return 0
@@ -15,14 +15,4 @@ stop_daemon() {
     kill "$daemon_pid" 2>/dev/null
     wait "$daemon_pid" 2>/dev/null
     daemon_pid=
-}
-# wait_for TENTHS COMMAND...: until it succeeds
-wait_for() {
-    wait_left=$1
-    shift
-    while ! "$@" >/dev/null 2>&1; do
-        wait_left=$((wait_left - 1))
-        [ "$wait_left" -gt 0 ] || return 1
-        sleep 0.1
-    done
 }

@@ -316,15 +316,17 @@ def main():
         return 0
     if args.socket and os.path.exists(args.socket):
         os.unlink(args.socket)
-    server = UnixServer(args.socket, Handler) if args.socket else TcpServer(("127.0.0.1", args.port or 0), Handler)
+    server = UnixServer(args.socket + ".new", Handler) if args.socket else TcpServer(("127.0.0.1", args.port or 0), Handler)
     server.fake = Fake(args.mode, args.positions, args.read_only, args.nodes, args.health, int(time.time() * 1000), args.refuse,
                        args.slow_switch)
     server.hang, server.token = args.hang, args.token
     server.settings = {"schema": "trimtab.settings/1", "max_draft": 6, "fixed_draft": 2, "exploration": True, "estimator": "online",
                        "refit_interval_steps": 20, "min_gain": 0.01, "draft": "auto"}
-    if not args.socket:
-        print(server.server_address[1], flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    if args.socket:  # its name appears when it answers
+        os.rename(args.socket + ".new", args.socket)
+    else:
+        print(server.server_address[1], flush=True)
     while True:
         time.sleep(3600)
 
