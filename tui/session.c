@@ -164,7 +164,8 @@ const char *session_effect(const struct snapshot *s, bool utc, char *out, size_t
     snprintf(
         out, size,
         "%s to %s at %s: %s to %s tok/s, %s %% (95 %% %s..%s), step %s to %s ms, %.0f s each side",
-        s->toggle.before, s->toggle.after, text_clock(clock, s->toggle.time_ms, utc),
+        s->toggle.before, s->toggle.after,
+        text_moment_brief(clock, s->toggle.time_ms, s->time_ms, utc),
         text_significant(n[0], s->toggle.tps_before), text_significant(n[1], s->toggle.tps_after),
         text_signed(n[2], s->toggle.gain * 100, 1), text_signed(n[3], s->toggle.gain_low * 100, 1),
         text_signed(n[4], s->toggle.gain_high * 100, 1),

@@ -242,6 +242,17 @@ char *text_moment(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool u
     return strncmp(out, today, sizeof "2026-11-30" - 1) == 0 ? text_clock(out, time_ms, utc) : out;
 }
 
+char *text_moment_brief(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool utc)
+{
+    char today[TEXT_NUMBER];
+
+    text_date(today, now_ms, utc);
+    text_date(out, time_ms, utc);
+    if (strncmp(out, today, sizeof "2026-11-30" - 1) == 0) return text_clock(out, time_ms, utc);
+    return format_time(out, time_ms, utc,
+                       strncmp(out, today, sizeof "2026" - 1) == 0 ? "%m-%d %H:%M" : "%Y-%m-%d");
+}
+
 char *text_span(char out[TEXT_NUMBER], int64_t span_ms)
 {
     const int64_t minutes = span_ms / 60000;

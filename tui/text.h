@@ -46,6 +46,9 @@ char *text_clock(char out[TEXT_NUMBER], int64_t time_ms, bool utc); /* 12:04:31;
 char *text_date(char out[TEXT_NUMBER], int64_t time_ms, bool utc);  /* 2026-11-30 12:04:31 */
 /* The clock, with its date when that is not the date of now_ms. */
 char *text_moment(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool utc);
+/* The same in a table's or a line's few columns: 12:04:31 on the day of now_ms, 11-29 12:04 on
+ * another, the date alone in another year. */
+char *text_moment_brief(char out[TEXT_NUMBER], int64_t time_ms, int64_t now_ms, bool utc);
 char *text_span(char out[TEXT_NUMBER], int64_t span_ms);           /* 15 min, 60 min, 6 h, 7 d */
 char *text_zone(char out[TEXT_NUMBER], int64_t time_ms, bool utc); /* UTC, CEST */
 

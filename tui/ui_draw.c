@@ -37,6 +37,11 @@ void ui_draw(struct ui *ui, struct screen *screen)
     screen_clip(screen, NULL);
 }
 
+char *ui_moment(const struct ui *ui, char out[TEXT_NUMBER], int64_t time_ms)
+{
+    return text_moment_brief(out, time_ms, ui->wall_ms, ui->options.utc);
+}
+
 /* ---- header */
 
 static bool nodes_are_none(const struct ui *ui)
@@ -186,8 +191,7 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
         return;
     }
     if (!ok && s->health.since_ms > 0)
-        snprintf(since, sizeof since, " since %s",
-                 text_clock(clock, s->health.since_ms, ui->options.utc));
+        snprintf(since, sizeof since, " since %s", ui_moment(ui, clock, s->health.since_ms));
     snprintf(health, sizeof health, "%s%s%s%s%s%s",
              s->health.state[0] != '\0' ? s->health.state : TEXT_UNKNOWN, since,
              s->health.reason[0] != '\0' ? ": " : "", s->health.reason,
@@ -196,8 +200,8 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
         snprintf(store, sizeof store, "ok");
     else
         snprintf(store, sizeof store, "not writing since %s%s%s",
-                 text_clock(clock, s->store.since_ms, ui->options.utc),
-                 s->store.reason[0] != '\0' ? ": " : "", s->store.reason);
+                 ui_moment(ui, clock, s->store.since_ms), s->store.reason[0] != '\0' ? ": " : "",
+                 s->store.reason);
     if (!s->store.ok) /* the worse news may take the line, both keep their first words */
         room = ok ? area->cols - 11 : (area->cols - 20) / 2;
     label[count++] =
@@ -219,8 +223,7 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
         return;
     }
     if (s->estimator.last_drift_ms > 0)
-        snprintf(last, sizeof last, "last %s",
-                 text_clock(clock, s->estimator.last_drift_ms, ui->options.utc));
+        snprintf(last, sizeof last, "last %s", ui_moment(ui, clock, s->estimator.last_drift_ms));
     label[count++] = (struct ui_label){"store", store, "", ELEMENT_GOOD};
     label[count++] =
         (struct ui_label){"ECE", text_decimal(ece, s->estimator.ece, 3), "", ELEMENT_VALUE};
@@ -238,39 +241,46 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
 static void draw_question(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
     static const char keys[] = "Enter confirm  Esc cancel";
-    char what[200], text[300], shown[300];
+    const int room = area->cols - (int)sizeof keys - 3, least_name = 8;
+    char what[200], name[SNAPSHOT_NAME], text[300], shown[300];
+    int name_cols;
 
-    snprintf(text, sizeof text, "%s: %s?", ui->asked.node,
-             ui_describe(ui, &ui->asked, what, sizeof what));
+    ui_describe(ui, &ui->asked, what, sizeof what);
+    name_cols = room - text_width(what) - 3; /* what will happen is read whole before the name */
+    snprintf(text, sizeof text, "%s: %s?",
+             text_shorten(name, sizeof name, ui->asked.node,
+                          name_cols > least_name ? name_cols : least_name),
+             what);
     screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
     screen_put(screen, area->row, 1, -1, ELEMENT_PROMPT,
-               text_shorten(shown, sizeof shown, text, area->cols - (int)sizeof keys - 3));
+               text_shorten(shown, sizeof shown, text, room));
     screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT, keys);
 }
 
-/* A line that is being typed, with what it takes where there is room. */
+/* A line that is being typed, with its keys, and before them what it takes where there is room. */
 static void draw_typing(const struct ui *ui, struct screen *screen, const struct rect *area,
-                        const char *what, const char *keys)
+                        const char *what, const char *takes, const char *keys)
 {
     char text[200];
-    int col;
+    int col, end = area->cols - 1;
 
     screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
     snprintf(text, sizeof text, "%s%s_", what, ui->typed);
     col = 1 + screen_put(screen, area->row, 1, -1, ELEMENT_PROMPT, text);
-    if (col + text_width(keys) + 2 < area->cols)
-        screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT, keys);
+    if (col + text_width(keys) + 2 > end) return;
+    end = screen_put_right(screen, area->row, end, ELEMENT_PROMPT, keys) - 2;
+    if (col + text_width(takes) + 2 <= end)
+        screen_put_right(screen, area->row, end, ELEMENT_PROMPT, takes);
 }
 
 static void draw_value(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
-    char what[160], keys[120], value[MODEL_VALUE];
+    char what[160], value[MODEL_VALUE];
 
     snprintf(what, sizeof what, "%s: %s %s " ARROW " ", ui->asked.node, ui->asked.setting,
              ui_plain_value(ui->old.value, value));
-    snprintf(keys, sizeof keys, "%s  Enter set  Esc cancel",
-             view_setting_choices(ui->asked.setting));
-    draw_typing(ui, screen, area, what, keys);
+    draw_typing(ui, screen, area, what, view_setting_choices(ui->asked.setting),
+                "Enter set  Esc cancel");
 }
 
 static void draw_pending(const struct ui *ui, struct screen *screen, const struct rect *area)
@@ -335,8 +345,8 @@ void view_draw_footer(const struct ui *ui, struct screen *screen, const struct r
         screen_put_right(screen, area->row, area->cols - 1, ELEMENT_PROMPT,
                          "Enter keep  Esc clear");
     } else if (ui->prompt == PROMPT_TIME) {
-        draw_typing(ui, screen, area,
-                    "go to: ", "12:04, 11-29 12:04, 2h, now  Enter go  Esc cancel");
+        draw_typing(ui, screen, area, "go to: ", "12:04, 11-29 12:04, 2h, now",
+                    "Enter go  Esc cancel");
     } else if (ui->prompt == PROMPT_VALUE) {
         draw_value(ui, screen, area);
     } else if (ui->message[0] != '\0') {
@@ -411,8 +421,7 @@ static void draw_marks(const struct ui *ui, struct screen *screen, const struct 
         col = AXIS_COLS +
               (int)((double)(next->time_ms - from_ms) * cols / (double)(end_ms - from_ms));
         if (col < free_from || col >= free_to) continue;
-        snprintf(text, sizeof text, " %s %s ", next->text,
-                 text_clock(clock, next->time_ms, ui->options.utc));
+        snprintf(text, sizeof text, " %s %s ", next->text, ui_moment(ui, clock, next->time_ms));
         width = text_width(text);
         text_col = col + 1 + width <= free_to ? col + 1 : col - width;
         screen_put_char(screen, panel->row, panel->col + col, ELEMENT_MARK, MARK_CHARACTER);

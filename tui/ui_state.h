@@ -4,6 +4,7 @@
 #define TUI_UI_STATE_H
 
 #include "tui/layout.h"
+#include "tui/text.h"
 #include "tui/ui.h"
 
 #define UI_FILTER 64
@@ -75,6 +76,8 @@ const char *ui_plain_value(const char *json, char out[MODEL_VALUE]);
 bool ui_is_stale(const struct ui *ui); /* what is shown; the past never is */
 bool ui_is_past(const struct ui *ui);
 bool ui_is_read_only(const struct ui *ui);
+/* A moment in few columns: the clock, or the date when it is not of today (text_moment_brief). */
+char *ui_moment(const struct ui *ui, char out[TEXT_NUMBER], int64_t time_ms);
 /* End of the charts' window in the node's clock. */
 int64_t ui_chart_end_ms(const struct ui *ui);
 /* `─Title──────` over a panel; returns the column after the title. */

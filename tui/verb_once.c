@@ -257,7 +257,9 @@ static void print_status(const struct snapshot *s, bool utc)
     if (s->health.reason[0] != '\0')
         printf("  %s%s%s\n", text_clean(reason, sizeof reason, s->health.reason),
                s->health.since_ms > 0 ? " since " : "",
-               s->health.since_ms > 0 ? text_clock(clock, s->health.since_ms, utc) : "");
+               s->health.since_ms > 0
+                   ? text_moment_brief(clock, s->health.since_ms, s->time_ms, utc)
+                   : "");
     if (s->health.advice[0] != '\0')
         printf("  try: %s\n", text_clean(reason, sizeof reason, s->health.advice));
     if (session_effect(s, utc, effect, sizeof effect) != NULL) printf("  %s\n", effect);

@@ -256,18 +256,33 @@ static const char *severity_sign(const struct model_decision *d)
                                                  : "D";
 }
 
+/* Of a list that reaches back beyond today, as wide as its dates. */
+static int moment_cols(const struct ui *ui)
+{
+    const struct model *model = ui->model;
+    char first[TEXT_NUMBER], last[TEXT_NUMBER];
+
+    if (model->decisions_count == 0) return 0;
+    ui_moment(ui, first, model->decision[0].time_ms); /* newest */
+    ui_moment(ui, last, model->decision[model->decisions_count - 1].time_ms);
+    return text_width(first) > text_width(last) ? text_width(first) : text_width(last);
+}
+
 void ui_draw_decision(const struct ui *ui, struct screen *screen, int row, int cols,
                       const struct model_decision *d, bool selected)
 {
     char clock[TEXT_NUMBER], change[160] = "", text[700], shown[700];
     int col = 1;
 
-    text_clock(clock, d->time_ms, ui->options.utc);
+    const int clock_cols = moment_cols(ui);
+
+    ui_moment(ui, clock, d->time_ms);
     if (d->before[0] != '\0' || d->after[0] != '\0')
         snprintf(change, sizeof change, "%s" ARROW "%s",
                  d->before[0] != '\0' ? d->before : TEXT_UNKNOWN,
                  d->after[0] != '\0' ? d->after : TEXT_UNKNOWN);
-    col += screen_put(screen, row, col, -1, ELEMENT_FAINT, clock) + 1;
+    screen_put(screen, row, col, clock_cols, ELEMENT_FAINT, clock);
+    col += clock_cols + 1;
     col += screen_put(screen, row, col, 1, severity_element(d), severity_sign(d)) + 1;
     screen_put(screen, row, col, 12, severity_element(d),
                text_shorten(shown, sizeof shown, d->what, 12));

@@ -263,12 +263,13 @@ static void draw_toggle(const struct ui *ui, struct screen *screen, const struct
         int col = 1 + screen_put(screen, area->row, 1, -1, ELEMENT_LABEL, "toggle effect ");
 
         screen_put(screen, area->row, col, -1, ELEMENT_FAINT,
-                   TEXT_UNKNOWN "  no change of mode with enough seconds before and after");
+                   model_is_known(ui->model) ? TEXT_UNKNOWN
+                       "  no change of mode with enough seconds before and after"
+                                             : TEXT_UNKNOWN);
         return;
     }
-    snprintf(what, sizeof what, "%s %s" ARROW "%s",
-             text_clock(clock, s->toggle.time_ms, ui->options.utc), s->toggle.before,
-             s->toggle.after);
+    snprintf(what, sizeof what, "%s %s" ARROW "%s", ui_moment(ui, clock, s->toggle.time_ms),
+             s->toggle.before, s->toggle.after);
     snprintf(effect, sizeof effect, "%s %% tok/s", text_signed(gain, s->toggle.gain * 100, 1));
     snprintf(interval, sizeof interval, "(95 %% %s..%s, n %s)",
              text_signed(low, s->toggle.gain_low * 100, 0),
@@ -298,14 +299,19 @@ static void draw_toggle(const struct ui *ui, struct screen *screen, const struct
 static void draw_recent(const struct ui *ui, struct screen *screen, const struct rect *panel)
 {
     const struct model *model = ui->model;
+    int first = 0;
 
     if (panel->rows < 2) return;
     ui_draw_title(ui, screen, panel, "Decisions and events, newest first");
-    if (model->decisions_count == 0)
+    while (ui_is_past(ui) && first < model->decisions_count &&
+           model->decision[first].time_ms > ui_at_ms(ui))
+        first++; /* what came after the moment belongs to the decisions view */
+    if (model->decisions_count == first)
         screen_put(screen, panel->row + 1, 2, -1, ELEMENT_FAINT,
                    model->decisions_known ? "none yet" : ui_why_unknown(ui, LIST_DECISIONS));
-    for (int i = 0; i < model->decisions_count && i < panel->rows - 1; i++)
-        ui_draw_decision(ui, screen, panel->row + 1 + i, panel->cols, &model->decision[i], false);
+    for (int i = 0; first + i < model->decisions_count && i < panel->rows - 1; i++)
+        ui_draw_decision(ui, screen, panel->row + 1 + i, panel->cols, &model->decision[first + i],
+                         false);
 }
 
 void view_draw_overview(struct ui *ui, struct screen *screen)
