@@ -238,19 +238,28 @@ void view_draw_health(const struct ui *ui, struct screen *screen, const struct r
 
 /* ---- footer: question, pending, answer, or keys */
 
+/* The node that is asked about, shortened to what the rest of the line leaves. */
+static const char *fit_node(const struct ui *ui, char out[SNAPSHOT_NAME], int cols)
+{
+    const int least = 8;
+
+    return text_shorten(out, SNAPSHOT_NAME, ui->asked.node, cols > least ? cols : least);
+}
+
+/* What will happen is read whole; the keys' words and the node's name give way, in this order. */
 static void draw_question(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
-    static const char keys[] = "Enter confirm  Esc cancel";
-    const int room = area->cols - (int)sizeof keys - 3, least_name = 8;
+    const char *keys = "Enter confirm  Esc cancel";
     char what[200], name[SNAPSHOT_NAME], text[300], shown[300];
-    int name_cols;
+    int room = area->cols - text_width(keys) - 4, rest;
 
     ui_describe(ui, &ui->asked, what, sizeof what);
-    name_cols = room - text_width(what) - 3; /* what will happen is read whole before the name */
-    snprintf(text, sizeof text, "%s: %s?",
-             text_shorten(name, sizeof name, ui->asked.node,
-                          name_cols > least_name ? name_cols : least_name),
-             what);
+    rest = text_width(what) + 3; /* `: ` and `?` */
+    if (text_width(ui->asked.node) + rest > room) {
+        keys = "Enter  Esc";
+        room = area->cols - text_width(keys) - 4;
+    }
+    snprintf(text, sizeof text, "%s: %s?", fit_node(ui, name, room - rest), what);
     screen_fill(screen, area->row, 0, area->cols, ELEMENT_PROMPT, ' ');
     screen_put(screen, area->row, 1, -1, ELEMENT_PROMPT,
                text_shorten(shown, sizeof shown, text, room));
@@ -275,12 +284,16 @@ static void draw_typing(const struct ui *ui, struct screen *screen, const struct
 
 static void draw_value(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
-    char what[160], value[MODEL_VALUE];
+    static const char keys[] = "Enter set  Esc cancel";
+    const int typed_cols = 6; /* as long as most values are */
+    char what[100 + SNAPSHOT_NAME], rest[100], value[MODEL_VALUE], name[SNAPSHOT_NAME];
 
-    snprintf(what, sizeof what, "%s: %s %s " ARROW " ", ui->asked.node, ui->asked.setting,
+    snprintf(rest, sizeof rest, "%s %s " ARROW " ", ui->asked.setting,
              ui_plain_value(ui->old.value, value));
-    draw_typing(ui, screen, area, what, view_setting_choices(ui->asked.setting),
-                "Enter set  Esc cancel");
+    snprintf(what, sizeof what, "%s: %s",
+             fit_node(ui, name, area->cols - text_width(rest) - typed_cols - (int)sizeof keys - 5),
+             rest);
+    draw_typing(ui, screen, area, what, view_setting_choices(ui->asked.setting), keys);
 }
 
 static void draw_pending(const struct ui *ui, struct screen *screen, const struct rect *area)
@@ -295,6 +308,23 @@ static void draw_pending(const struct ui *ui, struct screen *screen, const struc
              ui->pending_generation < 0 ? "" : " and accepted, not in force yet", age);
     screen_put(screen, area->row, 1, -1, ELEMENT_NOTE,
                text_shorten(shown, sizeof shown, text, area->cols - 2));
+}
+
+/* In the last line; a longer one takes the health line above too. */
+static void draw_message(const struct ui *ui, struct screen *screen, const struct rect *area)
+{
+    const int cols = area->cols - 2, broken = 10; /* columns that a break at a blank may leave */
+    const struct rect both = {area->row - 1, area->col, 2, area->cols};
+    char shown[320];
+
+    if (text_width(ui->message) <= cols || area->row == 0) {
+        screen_put(screen, area->row, 1, -1, ui->message_element, ui->message);
+        return;
+    }
+    screen_clip(screen, &both);
+    screen_fill(screen, both.row, 0, both.cols, ELEMENT_TEXT, ' ');
+    ui_draw_wrapped(screen, both.row, 1, cols, both.row + both.rows, ui->message_element,
+                    text_shorten(shown, sizeof shown, ui->message, 2 * cols - broken));
 }
 
 /* ` a toggle 2 positions …  ? q`: the last two always, others in their order while they fit;
@@ -332,8 +362,6 @@ static void draw_keys(const struct ui *ui, struct screen *screen, const struct r
 
 void view_draw_footer(const struct ui *ui, struct screen *screen, const struct rect *area)
 {
-    char shown[320];
-
     screen_clip(screen, area);
     if (ui->options.printed) return;
     if (ui->prompt == PROMPT_CONFIRM) {
@@ -350,8 +378,7 @@ void view_draw_footer(const struct ui *ui, struct screen *screen, const struct r
     } else if (ui->prompt == PROMPT_VALUE) {
         draw_value(ui, screen, area);
     } else if (ui->message[0] != '\0') {
-        screen_put(screen, area->row, 1, -1, ui->message_element,
-                   text_shorten(shown, sizeof shown, ui->message, area->cols - 2));
+        draw_message(ui, screen, area);
     } else if (ui->pending) {
         draw_pending(ui, screen, area);
     } else {
