@@ -453,7 +453,9 @@ void api_cancel(struct exchange *x)
     if (errno || *end || x->segment[1][0] < '0' || x->segment[1][0] > '9') {
         reply_error(&x->reply, 400, NULL, "invalid_value", "'%s' is not the number of a request",
                     x->segment[1]);
-    } else if (!node->ops->cancel || !node->ops->cancel(node, id)) {
+    } else if (!node->ops->cancel) {
+        reply_unable(x, node, "requests that can be cancelled");
+    } else if (!node->ops->cancel(node, id)) {
         reply_error(&x->reply, 404, NULL, "request_not_found", "no request %llu runs or waits here",
                     id);
     } else {

@@ -52,7 +52,7 @@ struct node_ops {
     json_t *(*cost)(struct node *node);     /* cost cells; new object */
     json_t *(*calibration)(
         struct node *node); /* estimators of every stratum with bins; new object */
-    bool (*cancel)(struct node *node, uint64_t request_id);
+    bool (*cancel)(struct node *node, uint64_t request_id); /* NULL: it cannot; false: none such */
     /* Queue one generation; the node takes its own reference. *cause explains a refusal (NODE_FULL,
      * NODE_TOO_LONG, …). */
     enum node_status (*submit)(struct node *node, struct request *request, char **cause);

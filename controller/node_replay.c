@@ -403,12 +403,6 @@ static json_t *calibration(struct node *base)
     return object;
 }
 
-static bool cancel(struct node *base, uint64_t id)
-{
-    (void)base, (void)id;
-    return false;
-}
-
 static enum node_status submit(struct node *base, struct request *request, char **cause)
 {
     (void)base, (void)request;
@@ -468,7 +462,6 @@ static const struct node_ops replay_ops = {
     .requests = requests,
     .cost = cost,
     .calibration = calibration,
-    .cancel = cancel,
     .submit = submit,
     .text = text,
     .drain = drain,

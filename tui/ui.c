@@ -154,13 +154,12 @@ static void move(struct ui *ui, int by, bool to_end)
 static void change_interval(struct ui *ui, bool slower)
 {
     int64_t *interval = &ui->options.interval_ms;
-    char text[80], number[TEXT_NUMBER];
+    char text[80];
 
     *interval = slower ? *interval * 2 : *interval / 2;
     if (*interval < INTERVAL_LEAST_MS) *interval = INTERVAL_LEAST_MS;
     if (*interval > INTERVAL_MOST_MS) *interval = INTERVAL_MOST_MS;
-    snprintf(text, sizeof text, "sampling every %s s",
-             text_significant(number, (double)*interval / 1000));
+    snprintf(text, sizeof text, "sampling every %g s", (double)*interval / 1000);
     ui_say(ui, ELEMENT_GOOD, false, text);
 }
 

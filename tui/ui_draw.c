@@ -327,6 +327,13 @@ static void draw_message(const struct ui *ui, struct screen *screen, const struc
                     text_shorten(shown, sizeof shown, ui->message, 2 * cols - broken));
 }
 
+/* Is it about a change, which a read-only console cannot make? */
+static bool acts(enum action action)
+{
+    return action == ACTION_TOGGLE || action == ACTION_EDIT || action == ACTION_UNDO ||
+           action == ACTION_CANCEL;
+}
+
 /* ` a toggle 2 positions …  ? q`: the last two always, others in their order while they fit;
  * roomier where there is room. */
 static void draw_keys(const struct ui *ui, struct screen *screen, const struct rect *area)
@@ -343,7 +350,7 @@ static void draw_keys(const struct ui *ui, struct screen *screen, const struct r
         int wanted;
 
         if (key->brief == NULL || (key->views & 1u << ui->view) == 0) continue;
-        if (key->action == ACTION_TOGGLE && ui_is_read_only(ui)) continue;
+        if (ui_is_read_only(ui) && acts(key->action)) continue;
         if (key->action == ACTION_VIEW_OVERVIEW + (enum action)ui->view) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(key->shown, " "), key->shown);
         wanted = text_width(name) + 1 + text_width(brief);

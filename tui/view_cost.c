@@ -201,7 +201,8 @@ static void draw_figures(const struct ui *ui, struct screen *screen, int row, in
              text_significant(predicted, s->predicted_step_ms),
              text_significant(measured, s->step_ms));
     char tokens[48];
-    snprintf(tokens, sizeof tokens, "%lld tokens", (long long)c->tokens);
+    snprintf(tokens, sizeof tokens, "%lld token%s", (long long)c->tokens,
+             c->tokens == 1 ? "" : "s");
     const struct ui_label label[] = {
         {tokens, cell, "", ELEMENT_STRONG},
         {"each", text_significant(each, c->ms / (double)c->tokens), "", ELEMENT_VALUE},
