@@ -182,9 +182,10 @@ static bool request_matches(const struct model_request *r, const char *filter)
 const struct model_request *view_requests_selected(const struct ui *ui)
 {
     const struct model *model = ui->model;
+    const int64_t identity = ui->list[VIEW_REQUESTS].identity;
 
     for (int i = 0; i < model->requests_count && !ui_is_past(ui); i++)
-        if (model->request[i].id == ui->list[VIEW_REQUESTS].identity) return &model->request[i];
+        if (identity >= 0 && model->request[i].id == identity) return &model->request[i];
     return NULL;
 }
 
