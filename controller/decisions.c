@@ -11,8 +11,10 @@
 
 #include "controller/cause.h"
 #include "controller/lines.h"
+#include "controller/trace.h"
 
 #define SCHEMA "trimtab.record/1"
+#define MS_LIMIT 1e7    /* a step of hours is damage */
 #define SURE (1 - 1e-9) /* a prediction beyond it would make a miss infinitely wrong */
 
 const char *const decisions_kinds[DECISIONS_KINDS] = {"recorded", "online", "parity"};
@@ -51,29 +53,35 @@ static bool get_time(const json_t *object, const char *key, double *sum, char **
 {
     const json_t *value = json_object_get(object, key);
 
-    if (json_is_number(value) && json_number_value(value) >= 0) {
+    if (json_is_number(value) && json_number_value(value) >= 0 &&
+        json_number_value(value) <= MS_LIMIT) {
         *sum += json_number_value(value);
         return true;
     }
-    cause_set(cause, "%s must be a number of milliseconds", key);
+    cause_set(cause, "%s must be a number of milliseconds from 0 to %g", key, MS_LIMIT);
     return false;
 }
 
-/* (count) numbers, null = NaN. */
-static bool get_numbers(const json_t *object, const char *key, int count, float *out, char **cause)
+/* (count) numbers in [low, high], null = NaN. */
+static bool get_numbers(const json_t *object, const char *key, int count, double low, double high,
+                        float *out, char **cause)
 {
     const json_t *array = json_object_get(object, key);
 
     if (!json_is_array(array) || json_array_size(array) != (size_t)count) goto wrong;
     for (int k = 0; k < count; k++) {
         const json_t *value = json_array_get(array, (size_t)k);
+        double number = json_number_value(value);
 
-        if (!json_is_number(value) && !json_is_null(value)) goto wrong;
-        out[k] = json_is_null(value) ? NAN : (float)json_number_value(value);
+        if (!json_is_null(value) && !(json_is_number(value) && number >= low && number <= high))
+            goto wrong;
+        out[k] = json_is_null(value) ? NAN : (float)number;
     }
     return true;
 wrong:
-    cause_set(cause, "%s must be an array of %d numbers, one a drafted position", key, count);
+    cause_set(cause,
+              "%s must be an array of %d numbers from %g to %g or null, one a drafted position",
+              key, count, low, high);
     return false;
 }
 
@@ -99,8 +107,9 @@ static bool get_row(const json_t *object, struct row *row, int *emitted, char **
         !get_count(object, "admitted", drafted, &row->admitted, cause) ||
         !get_count(object, "accepted", row->admitted, &row->accepted, cause) ||
         !get_count(object, "emitted", TT_MAX_POSITIONS + 1, emitted, cause) ||
-        !get_numbers(object, "feature", drafted, row->feature, cause) ||
-        !get_numbers(object, "predicted", drafted, row->predicted, cause))
+        !get_numbers(object, "feature", drafted, -TRACE_FEATURE_LIMIT, TRACE_FEATURE_LIMIT,
+                     row->feature, cause) ||
+        !get_numbers(object, "predicted", drafted, 0, 1, row->predicted, cause))
         return false;
     /* Positions behind a stop token carry no label. */
     if (row->admitted > *emitted) row->admitted = *emitted;

@@ -33,6 +33,8 @@ int lines_next(struct lines *lines, char **cause)
     int error;
     const char *why;
     size_t length;
+    z_off_t from = gztell(lines->file);
+    bool odd;
 
     if (!gzgets(lines->file, lines->text, LINE_LIMIT + 1)) {
         why = gzerror(lines->file, &error);
@@ -44,11 +46,12 @@ int lines_next(struct lines *lines, char **cause)
     }
     lines->number++;
     length = strlen(lines->text);
+    odd = gztell(lines->file) - from != (z_off_t)length; /* there is a NUL in it */
     lines->whole = length > 0 && lines->text[length - 1] == '\n';
     if (lines->whole) lines->text[--length] = '\0';
     if (length > 0 && lines->text[length - 1] == '\r') lines->text[length - 1] = '\0';
-    if (lines->whole || gzeof(lines->file)) return 1;
-    if (length < LINE_LIMIT) { /* a stream cut in the middle of a line, or a NUL in it */
+    if (!odd && (lines->whole || gzeof(lines->file))) return 1;
+    if (!odd && length < LINE_LIMIT) { /* a stream cut in the middle of a line */
         (void)gzerror(lines->file, &error);
         lines->cut = error == Z_BUF_ERROR;
         if (lines->cut) return 1;

@@ -4,6 +4,8 @@
 
 #include "controller/trace.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,24 +139,41 @@ static double temperature_of(const char *path)
     return value;
 }
 
+/* A whole number in [0, most]; *line moves behind it. */
+static bool parse_count(const char **line, long most, int *out)
+{
+    char *end;
+    long value;
+
+    errno = 0;
+    value = strtol(*line, &end, 10);
+    if (end == *line || errno || value < 0 || value > most) return false;
+    *line = end;
+    *out = (int)value;
+    return true;
+}
+
+/* A feature; `nan` is that of a flagged row. */
+static bool parse_feature(const char **line, float *out)
+{
+    char *end;
+
+    *out = strtof(*line, &end);
+    if (end == *line || fabsf(*out) > TRACE_FEATURE_LIMIT) return false;
+    *line = end;
+    return true;
+}
+
 /* `text i m f0 … f5` into *index and its feature array. False when it is not that. */
 static bool parse_text_line(const char *line, int *text, int *i, float *feature,
                             struct trace_index *index)
 {
-    int used = 0;
-
-    if (sscanf(line, "%d %d %d%n", text, i, &index->accepted, &used) != 3) return false;
-    for (int k = 0; k < TRACE_TEXT_DEPTH; k++) {
-        char *end;
-
-        line += used;
-        feature[k] = strtof(line, &end);
-        if (end == line) return false;
-        used = (int)(end - line);
-    }
-    line += used;
-    return line[strspn(line, " \t")] == '\0' && *text >= 0 && index->accepted >= 0 &&
-           index->accepted <= TRACE_TEXT_DEPTH;
+    if (!parse_count(&line, INT_MAX, text) || !parse_count(&line, INT_MAX, i) ||
+        !parse_count(&line, TRACE_TEXT_DEPTH, &index->accepted))
+        return false;
+    for (int k = 0; k < TRACE_TEXT_DEPTH; k++)
+        if (!parse_feature(&line, &feature[k])) return false;
+    return line[strspn(line, " \t")] == '\0';
 }
 
 static bool add_text_line(struct trace_set *set, const char *line, double temperature, int *last,
@@ -162,11 +181,18 @@ static bool add_text_line(struct trace_set *set, const char *line, double temper
 {
     float feature[TRACE_TEXT_DEPTH];
     struct trace_index index = {.drafted = TRACE_TEXT_DEPTH, .token = -1, .feature = feature};
-    int text, i;
+    int text, i, next;
 
     if (!parse_text_line(line, &text, &i, feature, &index)) {
-        cause_set(why, "expected `text i m f0 f1 f2 f3 f4 f5` with m from 0 to %d",
-                  TRACE_TEXT_DEPTH);
+        cause_set(why,
+                  "expected `text i m f0 f1 f2 f3 f4 f5` with m from 0 to %d, features from %d to "
+                  "%d or nan",
+                  TRACE_TEXT_DEPTH, -TRACE_FEATURE_LIMIT, TRACE_FEATURE_LIMIT);
+        return false;
+    }
+    next = text == *last ? set->text[set->count - 1].length : 0;
+    if (i != next) {
+        cause_set(why, "index %d of text %d where %d comes next", i, text, next);
         return false;
     }
     if (text != *last &&
@@ -175,11 +201,6 @@ static bool add_text_line(struct trace_set *set, const char *line, double temper
         return false;
     }
     *last = text;
-    if (i != set->text[set->count - 1].length) {
-        cause_set(why, "index %d of text %d where %d comes next", i, text,
-                  set->text[set->count - 1].length);
-        return false;
-    }
     if (trace_add_index(set, &index)) return true;
     cause_set(why, "out of memory");
     return false;
@@ -202,7 +223,10 @@ static bool read_text(struct trace_set *set, struct lines *lines, double tempera
     char *why = NULL;
 
     if (temperature < 0) temperature = temperature_of(lines->path);
-    if (!take_depth(set, TRACE_TEXT_DEPTH, &why)) return lines_forgive(lines, warning, &why, cause);
+    if (!take_depth(set, TRACE_TEXT_DEPTH, &why)) {
+        lines->whole = true; /* whatever its end, nothing of the file can be used */
+        return lines_forgive(lines, warning, &why, cause);
+    }
     for (; status > 0; status = lines_next(lines, cause)) {
         if (lines->text[0] == '\0') continue;
         if (!add_text_line(set, lines->text, temperature, &last, &why))

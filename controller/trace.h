@@ -21,6 +21,8 @@
 
 #define TRACE_SCHEMA "trimtab.trace/1"
 #define TRACE_TEXT_DEPTH 6 /* drafts of a line of the text form */
+#define TRACE_FEATURE_LIMIT                                                                        \
+    1000 /* a feature beyond is damage, in a trace and in a record: the estimators clamp at ±16 */
 
 /* One index of a text. Arrays are (depth) of its set. */
 struct trace_index {

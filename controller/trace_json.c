@@ -203,7 +203,8 @@ static bool add_index(struct trace_reader *reader, const json_t *object, char **
     }
     if (!get_integer(object, "token", 0, INT32_MAX, &token, cause) ||
         !get_drafts(object, reader->depth, draft, cause) ||
-        !get_numbers(object, "feature", reader->depth, -1000, 1000, true, feature, cause) ||
+        !get_numbers(object, "feature", reader->depth, -TRACE_FEATURE_LIMIT, TRACE_FEATURE_LIMIT,
+                     true, feature, cause) ||
         !get_labels(object, reader->depth, &index.accepted, cause) ||
         !get_numbers(object, "soft", reader->depth, 0, 1, true, soft, cause))
         return false;

@@ -10,6 +10,13 @@ EXTRA_DIST += \
 	tests/controller/data/traces/cost-bf16.txt tests/controller/data/traces/cost-flat.txt \
 	tests/controller/data/traces/cost-q4_0.txt tests/controller/data/traces/cost-q8_0.txt
 
+check_PROGRAMS += tests/controller/fuzz_trace
+TESTS += tests/controller/fuzz_trace
+tests_controller_fuzz_trace_SOURCES = tests/controller/fuzz_trace.c $(FUZZ_REPLAY)
+tests_controller_fuzz_trace_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
+tests_controller_fuzz_trace_LDADD = $(NODE_TEST_LIBS) $(ZLIB_LIBS)
+EXTRA_DIST += tests/controller/corpus/trace
+
 if HAVE_CMOCKA
 check_PROGRAMS += tests/controller/test_trace
 TESTS += tests/controller/test_trace

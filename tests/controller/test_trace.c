@@ -97,6 +97,10 @@ static void test_text_damage(void **state)
     refuses("0 0 1 1 1 1 1 1\n", "bad:1: expected `text i m");
     refuses("0 0 7 1 1 1 1 1 1\n", "bad:1: expected `text i m");
     refuses("0 0 1 1 1 1 1 1 1 9\n", "bad:1: expected `text i m");
+    refuses("0 0 1 inf 1 1 1 1 1\n", "bad:1: expected `text i m");
+    refuses("0 0 1 1 1 1 1 1 1e4\n", "features from -1000 to 1000 or nan");
+    refuses("4294967296 0 1 1 1 1 1 1 1\n", "bad:1: expected `text i m");
+    refuses("-1 0 1 1 1 1 1 1 1\n", "bad:1: expected `text i m");
     refuses("0 0 1 1 1 1 1 1 1\n0 2 1 1 1 1 1 1 1\n",
             "bad:2: index 2 of text 0 where 1 comes next");
     refuses("", "no text in it");
@@ -187,6 +191,48 @@ static void test_cut_short(void **state)
     assert_non_null(strstr(warning, "the last text has no end"));
     free(warning);
     trace_set_free(set);
+}
+
+/* A text whose first line is wrong and has no end holds nothing, so that it must not be there: a
+ * replay would begin at an index of it. */
+static void test_cut_at_a_begin(void **state)
+{
+    char *warning, *cause;
+    struct trace_set *set =
+        read_text("cut.txt", "0 0 2 1 1 1 1 1 1\n1 5 0 1 1 1 1 1 1", &warning, &cause);
+
+    (void)state;
+    assert_non_null(set);
+    assert_int_equal(set->count, 1);
+    assert_int_equal(set->tokens, 1);
+    free(warning);
+    trace_set_free(set);
+
+    set = read_text("cut.txt", "3 5 0 1 1 1 1 1 1", &warning, &cause);
+    assert_null(set);
+    assert_non_null(strstr(cause, "no text in it"));
+    free(warning);
+    free(cause);
+}
+
+/* What stands behind a NUL would be passed over in silence. */
+static void test_nul(void **state)
+{
+    static const char middle[] = "0 0 2 1 1 1 1 1 1\0 x\n0 1 0 1 1 1 1 1 1\n",
+                      end[] = "0 0 2 1 1 1 1 1 1\n0 1 0 1 1 1 1 1 1\0 x\n";
+    const char *const text[] = {middle, end};
+    const size_t size[] = {sizeof middle - 1, sizeof end - 1};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct trace_set *set = trace_set_new();
+        char *warning, *cause = NULL;
+
+        assert_false(trace_read(set, put("bad", text[i], size[i]), -1, &warning, &cause));
+        assert_non_null(strstr(cause, "not a line of text"));
+        free(cause);
+        trace_set_free(set);
+    }
 }
 
 static void test_compressed(void **state)
@@ -288,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_text_form),         cmocka_unit_test(test_text_damage),
         cmocka_unit_test(test_json_damage),       cmocka_unit_test(test_missing_file),
         cmocka_unit_test(test_depths_do_not_mix), cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_cut_at_a_begin),    cmocka_unit_test(test_nul),
         cmocka_unit_test(test_compressed),        cmocka_unit_test(test_round_trip),
     };
 
