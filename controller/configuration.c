@@ -12,6 +12,7 @@
 #include "controller/cause.h"
 #include "controller/configuration.h"
 #include "controller/fetch.h"
+#include "controller/listen.h"
 #include "controller/nearest.h"
 
 #define SYSTEM_FILE SYSCONFDIR "/trimtab/trimtab.conf"
@@ -153,19 +154,22 @@ static void clear_node(struct configured_node *node)
     *node = (struct configured_node){0};
 }
 
-/* The node of that name, made when it is new. NULL with *cause: a name that no path of the API or
- * row of the screen could hold. */
+/* 0, or -1 with *cause: a name that no path of the API or row of the screen could hold. */
+static int check_name(const char *name, char **cause)
+{
+    if (*name && strlen(name) <= NODE_NAME_MAX && !name[strspn(name, NODE_NAME_BYTES)]) return 0;
+    cause_set(cause, "a node's name is 1 to %d letters, digits and . _ : @ - signs, not \"%.80s\"",
+              NODE_NAME_MAX, name);
+    return -1;
+}
+
+/* The node of that name, made when it is new. NULL with *cause. */
 static struct configured_node *find_node(struct configuration *configuration, const char *name,
                                          char **cause)
 {
     struct configured_node *longer;
 
-    if (!*name || strlen(name) > NODE_NAME_MAX || name[strspn(name, NODE_NAME_BYTES)]) {
-        cause_set(cause,
-                  "a node's name is 1 to %d letters, digits and . _ : @ - signs, not \"%.80s\"",
-                  NODE_NAME_MAX, name);
-        return NULL;
-    }
+    if (check_name(name, cause) != 0) return NULL;
     for (int i = 0; i < configuration->nodes_count; i++)
         if (strcmp(configuration->nodes[i].name, name) == 0) return &configuration->nodes[i];
     longer = realloc(configuration->nodes,
@@ -201,13 +205,13 @@ static int add_node(struct configuration *configuration, const char *value, char
 {
     const char *equal = strchr(value, '='), *url = value;
     struct configured_node *node;
-    char name[NODE_NAME_MAX + 1];
+    char name[2 * NODE_NAME_MAX]; /* longer than may be, so that a longer one is refused */
 
     if (equal && equal < value + strcspn(value, ":/")) {
         snprintf(name, sizeof name, "%.*s", (int)(equal - value), value);
         url = equal + 1;
     } else {
-        name_of_url(value, name, sizeof name);
+        name_of_url(value, name, NODE_NAME_MAX + 1);
     }
     if (remote_check_url(url, cause) != 0) return -1;
     node = find_node(configuration, name, cause);
@@ -437,6 +441,31 @@ static int set_places(struct configuration *configuration, char **cause)
                      cause);
 }
 
+/* auto, cpu or cuda:N. */
+static bool is_device(const char *device)
+{
+    const char *number = device + 5;
+
+    if (strncmp(device, "cuda:", 5) != 0)
+        return strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0;
+    return *number && strlen(number) <= 3 && number[strspn(number, "0123456789")] == '\0';
+}
+
+/* What the texts may be: said before anything is opened. */
+static int check_values(const struct configuration *configuration, char **cause)
+{
+    struct policy ignored;
+    const char *draft_file;
+
+    if (check_name(configuration->name, cause) != 0 ||
+        configuration_policy(configuration, &ignored, &draft_file, cause) != 0 ||
+        listen_check(configuration->listen, cause) != 0)
+        return -1;
+    if (is_device(configuration->device)) return 0;
+    cause_set(cause, "--device %s: it is cpu, cuda:N or auto", configuration->device);
+    return -1;
+}
+
 int configuration_read(struct configuration *configuration, int argc, char **argv, char **cause)
 {
     struct configuration early = {0};
@@ -452,6 +481,7 @@ int configuration_read(struct configuration *configuration, int argc, char **arg
         read_file(configuration, SYSTEM_FILE, cause) != 0)
         goto out;
     if (read_arguments(configuration, argc, argv, cause) != 0) goto out;
+    if (check_values(configuration, cause) != 0) goto out;
     if (settle_nodes(configuration, cause) != 0) goto out;
     status = set_places(configuration, cause);
 out:

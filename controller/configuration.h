@@ -36,7 +36,7 @@ struct configuration {
 
 /* Defaults, then the file (--config, else the system's when it exists), then the arguments. 0, or
  * -1 with *cause: an unknown option comes with the nearest match, an error of the file with its
- * line. */
+ * line; name, mode, estimator, device and listen hold what they may. */
 int configuration_read(struct configuration *configuration, int argc, char **argv, char **cause);
 void configuration_clear(struct configuration *configuration);
 void configuration_print_help(FILE *out);

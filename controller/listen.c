@@ -94,6 +94,18 @@ static int bind_address(const struct addrinfo *info, struct listen_socket *out)
     return 0;
 }
 
+/* The parts of one address of a list; -1 with *cause. */
+static int read_address(const char *text, size_t length, char host[256], char port[8], char **cause)
+{
+    if (split_address(text, length, host, 256, port, 8) == 0) return 0;
+    cause_set(
+        cause,
+        "listen address \"%.*s\" is not ADDRESS:PORT (for example 127.0.0.1:8080, [::1]:8080, "
+        "or none)",
+        (int)length, text);
+    return -1;
+}
+
 static int open_one(const char *text, size_t length, bool public_allowed, struct listen_socket *out,
                     char **cause)
 {
@@ -105,15 +117,7 @@ static int open_one(const char *text, size_t length, bool public_allowed, struct
     int shown = (int)length, failed;
 
     *out = (struct listen_socket){.fd = -1};
-    if (split_address(text, length, out->configured, sizeof out->configured, port, sizeof port) !=
-        0) {
-        cause_set(
-            cause,
-            "listen address \"%.*s\" is not ADDRESS:PORT (for example 127.0.0.1:8080, [::1]:8080, "
-            "or none)",
-            shown, text);
-        return -1;
-    }
+    if (read_address(text, length, out->configured, port, cause) != 0) return -1;
     if (strcmp(out->configured, "*") == 0) out->configured[0] = '\0';
     if (out->configured[0] == '\0') hints.ai_family = AF_INET;
     failed = getaddrinfo(out->configured[0] ? out->configured : NULL, port, &hints, &info);
@@ -145,23 +149,38 @@ static int open_one(const char *text, size_t length, bool public_allowed, struct
     return -1;
 }
 
+/* The next address of the list: its length, 0 at the end. */
+static size_t next_address(const char **list)
+{
+    *list += strspn(*list, " ,");
+    return strcspn(*list, " ,");
+}
+
+int listen_check(const char *list, char **cause)
+{
+    char host[256], port[8];
+    size_t length;
+
+    if (!list || strcmp(list, "none") == 0) return 0;
+    for (; (length = next_address(&list)) > 0; list += length)
+        if (read_address(list, length, host, port, cause) != 0) return -1;
+    return 0;
+}
+
 int listen_open_tcp(const char *list, bool public_allowed, struct listen_socket *sockets,
                     int capacity, char **cause)
 {
     int count = 0;
+    size_t length;
 
     if (!list || strcmp(list, "none") == 0) return 0;
-    while (*list) {
-        list += strspn(list, " ,");
-        size_t length = strcspn(list, " ,");
-        if (length == 0) break;
+    for (; (length = next_address(&list)) > 0; list += length) {
         if (count == capacity) {
             cause_set(cause, "more than %d listen addresses", capacity);
             goto fail;
         }
         if (open_one(list, length, public_allowed, &sockets[count], cause) != 0) goto fail;
         count++;
-        list += length;
     }
     return count;
 fail:

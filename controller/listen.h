@@ -20,6 +20,10 @@ struct listen_socket {
     ino_t inode;
 };
 
+/* Is every address of such a list well-formed? 0, or -1 with *cause; nothing is opened or looked
+ * up.
+ */
+int listen_check(const char *list, char **cause);
 /* Open every address of a comma-separated list
  * ("127.0.0.1:8080,[::1]:8080,localhost:8080,:8080,8080"; "none" or NULL = none; port 0 = any free
  * one). Returns the count, or -1 with *cause and nothing left open. */

@@ -54,10 +54,8 @@ static void show_progress(const char *what, double done)
 
     if (percent == last || (!isatty(STDERR_FILENO) && percent < 100)) return;
     last = percent == 100 ? -1 : percent;
-    fprintf(stderr,
-            isatty(STDERR_FILENO) && percent < 100 ? "\rtrimtabd: %s %3d %%"
-                                                   : "\rtrimtabd: %s %3d %%\n",
-            what, percent);
+    fprintf(stderr, "%strimtabd: %s %3d %%%s", isatty(STDERR_FILENO) ? "\r" : "", what, percent,
+            percent < 100 ? "" : "\n");
 }
 
 /* mkdir -p with mode 0700. */

@@ -109,12 +109,17 @@ static void choose_sizes(struct session *session)
     session->all = ROUNDS * (session->count + session->draft_count);
 }
 
-static void report(struct session *session)
+static void report(const struct session *session)
 {
-    session->done++;
-    if (session->all < session->done) session->all = session->done;
     if (session->options->progress)
         session->options->progress(session->options->state, session->done, session->all);
+}
+
+/* One more measurement; all of them only at the end, since a busy machine takes more rounds. */
+static void count_measured(struct session *session)
+{
+    if (session->done < session->all - 1) session->done++;
+    report(session);
 }
 
 /* Every size once. keep: what was measured goes into the table. 0, or -1 with *cause or because of
@@ -130,14 +135,14 @@ static int measure_round(struct session *session, bool keep, char **cause)
         if (time_rows(&session->target, session->sizes[i], parallel, &ms, cause) != 0) return -1;
         if (!keep) continue;
         cost_observe_verify(session->cost, session->sizes[i], session->band, ms);
-        report(session);
+        count_measured(session);
     }
     for (int i = 0; i < session->draft_count; i++) {
         if (time_rows(&session->draft, session->draft_sizes[i], parallel, &ms, cause) != 0)
             return -1;
         if (!keep) continue;
         cost_observe_draft(session->cost, session->draft_sizes[i], ms);
-        report(session);
+        count_measured(session);
     }
     return 0;
 }
@@ -164,6 +169,8 @@ static int measure(struct session *session, char **cause)
                                              lost > STEADY_PREEMPTIONS);
         if (!cost_unsteady(session->cost)) break;
     }
+    session->done = session->all;
+    report(session);
     return 0;
 }
 
