@@ -15,6 +15,7 @@
 #include "controller/api.h"
 #include "controller/api_common.h"
 #include "controller/json_number.h"
+#include "controller/ratio.h"
 #include "controller/snapshot.h"
 #include "storage/reader.h"
 
@@ -62,11 +63,6 @@ static void copy_of(char *out, size_t size, const struct reader_value *value)
     snprintf(out, size, "%s", value->type == READER_TEXT ? value->text : "");
 }
 #define COPY(field, value) copy_of(field, sizeof(field), value)
-
-static double ratio(double part, double whole)
-{
-    return whole > 0 ? part / whole : NAN;
-}
 
 /* Runs `sql` with ?1 = `first` and ?2 = the moment. False with the reply filled. */
 static bool query_first(struct past *past, const char *sql, const struct reader_value *first,

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "controller/buffer.h"

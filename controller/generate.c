@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "controller/exchange.h"
 #include "controller/generate.h"
 #include "controller/lm.h"
 #include "controller/openai.h"
+#include "controller/ticks.h"
 #include "controller/traffic.h"
 
 enum { RETRY_FULL_S = 1, RETRY_DRAINING_S = 10 };
@@ -29,7 +29,7 @@ struct generation {
     struct openai_head head;
     bool stream, include_usage;
     int node;              /* its number */
-    int64_t start_ns;      /* monotonic: the body was here */
+    int64_t start_us;      /* monotonic: the body was here */
     int64_t prompt_tokens; /* every prompt once, however many choices it has */
     int count;
     struct choice choice[]; /* (count) prompt-major */
@@ -216,20 +216,12 @@ static bool bias_fits(struct exchange *x, const struct lm *lm, const struct requ
 
 /* ------------------------------------------------------------------------------ the generation */
 
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* Time to the first token and to the end of one choice. */
 static void count_traffic(struct choice *choice, bool ended, enum request_finish finish)
 {
     const struct generation *generation = choice->generation;
     struct traffic *traffic = exchange_server(generation->exchange)->traffic;
-    double seconds = (double)(monotonic_ns() - generation->start_ns) * 1e-9;
+    double seconds = (double)(ticks_us() - generation->start_us) * 1e-6;
 
     if (!choice->first_seen && (!ended || finish == REQUEST_STOP || finish == REQUEST_LENGTH)) {
         traffic_add_first_token(traffic, generation->node, seconds);
@@ -498,7 +490,7 @@ static int number_of(const struct server_view *server, const struct node *node)
 }
 
 /* Takes over nothing; on success the exchange holds the generation. */
-static void start(struct exchange *x, struct openai_task *task, int64_t start_ns)
+static void start(struct exchange *x, struct openai_task *task, int64_t start_us)
 {
     const char *model;
     const struct lm *lm;
@@ -515,7 +507,7 @@ static void start(struct exchange *x, struct openai_task *task, int64_t start_ns
         reply_error(&x->reply, 500, NULL, "out_of_memory", "out of memory for the request");
         goto out;
     }
-    generation->start_ns = start_ns;
+    generation->start_us = start_us;
     generation->node = number_of(exchange_server(x), node);
     for (int p = 0; p < prompts; p++) {
         generation->prompt_tokens += prompt[p].count;
@@ -541,7 +533,7 @@ out:
 static void generate(struct exchange *x, bool chat)
 {
     struct openai_task task;
-    int64_t start_ns = monotonic_ns();
+    int64_t start_us = ticks_us();
 
     if (atomic_load(&exchange_server(x)->draining)) {
         reply_error(&x->reply, 503, NULL, "draining", shutting_down);
@@ -551,7 +543,7 @@ static void generate(struct exchange *x, bool chat)
     if (openai_read(x->body.data, x->body.length, chat, &task, &x->reply) == 0) {
         atomic_fetch_sub(&exchange_server(x)->body_bytes, x->body.capacity);
         buffer_free(&x->body); /* the task holds what matters of it */
-        start(x, &task, start_ns);
+        start(x, &task, start_us);
     }
     openai_task_clear(&task);
 }

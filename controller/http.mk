@@ -17,6 +17,7 @@ controller_libhttp_la_SOURCES = \
 	controller/exchange.c controller/exchange.h \
 	controller/generate.c controller/generate.h \
 	controller/json_number.h \
+	controller/ratio.h \
 	controller/listen.c controller/listen.h \
 	controller/metrics.c controller/metrics.h \
 	controller/openai.h controller/openai_read.c controller/openai_write.c \

@@ -43,7 +43,6 @@ static void put_decision(struct llama_node *node, const struct node_actor *actor
  * loop's thread */
 
 static const struct node_actor daemon_actor = {"trimtabd", "daemon"};
-static const struct node_actor planner_actor = {"planner", "daemon"};
 
 static struct planner_options planner_options_of(const struct llama_node *node,
                                                  const struct policy *policy)
@@ -93,7 +92,7 @@ static void take_wishes(struct llama_node *node)
         char text[32];
 
         snprintf(text, sizeof text, "%d", fixed_draft);
-        put_decision(node, &planner_actor, "fixed_draft", "auto", text,
+        put_decision(node, &rows_planner_actor, "fixed_draft", "auto", text,
                      "the best uniform K of the cost table", NULL);
     }
 }
@@ -150,22 +149,12 @@ static void refitted(void *state, int stratum, int bits)
     llama_node_event(node, "warning", "drift", text);
 }
 
-static void note_regime(struct llama_node *node)
-{
-    int from, to;
-    double gain;
-
-    if (planner_take_change(node->loop->planner, &from, &to, &gain))
-        rows_regime(node->options.store, node->run_id, &planner_actor,
-                    planner_last_change(node->loop->planner), &node->regime_log);
-}
-
 static void stepped(void *state, const struct slot *slot, int slots)
 {
     struct llama_node *node = state;
 
     llama_node_publish(node);
-    note_regime(node);
+    rows_regime(node->options.store, node->run_id, node->loop->planner, &node->regime_log);
     if (node->record_file) record_step(node->record_file, &node->loop->step, slot, slots);
 }
 

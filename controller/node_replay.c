@@ -61,7 +61,6 @@ static struct replay_node *self(struct node *node)
 }
 
 static const struct node_actor daemon_actor = {"trimtabd", "daemon"};
-static const struct node_actor planner_actor = {"planner", "daemon"};
 
 /* ---- the thread */
 
@@ -137,16 +136,6 @@ static void refitted(void *state, int stratum, int bits)
     snprintf(text, sizeof text, "drift in %s: z %+.1f; the estimator forgot nine tenths",
              strata_name(stratum), report.drift_z);
     put_event(node, "warning", "drift", text);
-}
-
-static void note_regime(struct replay_node *node)
-{
-    int from, to;
-    double gain;
-
-    if (planner_take_change(replay_planner(node->replay), &from, &to, &gain))
-        rows_regime(node->store, node->run_id, &planner_actor,
-                    planner_last_change(replay_planner(node->replay)), &node->regime_log);
 }
 
 /* Copies for other threads, once a second. */
@@ -240,7 +229,7 @@ static void *run(void *state)
         if (due_us > now_us && !wait_until(node, due_us)) break;
         due_us += (int64_t)(replay_step(node->replay) * 1000 / node->speed);
         node->virtual_ms = replay_tally(node->replay)->counts.step_ms;
-        note_regime(node);
+        rows_regime(node->store, node->run_id, replay_planner(node->replay), &node->regime_log);
     }
     return NULL;
 }

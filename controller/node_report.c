@@ -8,14 +8,10 @@
 
 #include "controller/json_number.h"
 #include "controller/policy.h"
+#include "controller/ratio.h"
 #include "storage/store.h"
 
 /* ---- snapshot */
-
-static double per(double sum, double count)
-{
-    return count > 0 ? sum / count : NAN;
-}
 
 void report_store(struct store *store, struct snapshot *out)
 {
@@ -52,23 +48,23 @@ void report_window(const struct rates *rates, struct snapshot *out, struct rates
     rates_window(rates, RATES_WINDOW_S, sum);
     steps = (double)delta->steps;
     out->window_ms = sum->seconds * 1000;
-    out->throughput_tps = per((double)delta->emitted, sum->seconds);
-    out->tokens_per_step = per((double)delta->emitted, steps);
-    out->step_ms = per(delta->step_ms, steps);
-    out->draft_ms = per(delta->draft_ms, steps);
-    out->verify_ms = per(delta->verify_ms, steps);
-    out->own_ms = per(delta->own_ms, steps);
-    out->own_ratio = per(delta->own_ms, delta->step_ms);
-    out->drafted_per_step = per((double)delta->drafted, steps);
-    out->verified_per_step = per((double)delta->verified, steps);
-    out->budget = per((double)delta->admitted, steps);
-    out->accepted_verified_ratio = per((double)delta->accepted, (double)delta->verified);
-    out->accepted_drafted_ratio = per((double)delta->accepted, (double)delta->drafted);
-    out->mean_length = 1 + per((double)delta->accepted, (double)delta->drafts);
-    out->predicted_tps = per(delta->planned_tokens, delta->planned_ms) * 1000;
-    out->predicted_step_ms = per(delta->predicted_ms, (double)delta->priced_steps);
-    out->cost_error_ratio = per(delta->missed_ms, delta->priced_ms);
-    out->cost_bias_ratio = per(delta->priced_ms - delta->predicted_ms, delta->priced_ms);
+    out->throughput_tps = ratio((double)delta->emitted, sum->seconds);
+    out->tokens_per_step = ratio((double)delta->emitted, steps);
+    out->step_ms = ratio(delta->step_ms, steps);
+    out->draft_ms = ratio(delta->draft_ms, steps);
+    out->verify_ms = ratio(delta->verify_ms, steps);
+    out->own_ms = ratio(delta->own_ms, steps);
+    out->own_ratio = ratio(delta->own_ms, delta->step_ms);
+    out->drafted_per_step = ratio((double)delta->drafted, steps);
+    out->verified_per_step = ratio((double)delta->verified, steps);
+    out->budget = ratio((double)delta->admitted, steps);
+    out->accepted_verified_ratio = ratio((double)delta->accepted, (double)delta->verified);
+    out->accepted_drafted_ratio = ratio((double)delta->accepted, (double)delta->drafted);
+    out->mean_length = 1 + ratio((double)delta->accepted, (double)delta->drafts);
+    out->predicted_tps = ratio(delta->planned_tokens, delta->planned_ms) * 1000;
+    out->predicted_step_ms = ratio(delta->predicted_ms, (double)delta->priced_steps);
+    out->cost_error_ratio = ratio(delta->missed_ms, delta->priced_ms);
+    out->cost_bias_ratio = ratio(delta->priced_ms - delta->predicted_ms, delta->priced_ms);
 }
 
 void report_estimator(const struct known_stratum *strata, int shown, enum tt_estimator_kind kind,
@@ -102,8 +98,8 @@ void report_estimator(const struct known_stratum *strata, int shown, enum tt_est
         if (from->n == 0) continue; /* never seen: the prior is not an estimate */
         to->intercept = from->intercept;
         to->intercept_se = from->intercept_se;
-        to->accepted_ratio = per(from->accepted, from->reached);
-        to->predicted_ratio = per(from->predicted, from->reached);
+        to->accepted_ratio = ratio(from->accepted, from->reached);
+        to->predicted_ratio = ratio(from->predicted, from->reached);
     }
 }
 
@@ -157,8 +153,8 @@ static json_t *stratum_to_json(int stratum, const struct known_stratum *known)
             json_pack("{s:i s:o s:o s:o s:o s:I s:I}", "position", k, "intercept",
                       json_number(position->intercept), "intercept_se",
                       json_number(position->intercept_se), "accepted_ratio",
-                      json_number(per(position->accepted, position->reached)), "predicted_ratio",
-                      json_number(per(position->predicted, position->reached)), "reached",
+                      json_number(ratio(position->accepted, position->reached)), "predicted_ratio",
+                      json_number(ratio(position->predicted, position->reached)), "reached",
                       (json_int_t)(position->reached + 0.5), "n", (json_int_t)position->n));
     }
     return json_pack("{s:s s:s s:o s:o s:o s:o s:I s:o s:I s:o s:o s:o s:o s:o s:o s:o}", "stratum",
@@ -186,9 +182,9 @@ static json_t *error_to_json(const struct tally_counts *delta)
 {
     return json_pack("{s:I s:f s:f s:o s:o}", "steps", (json_int_t)delta->priced_steps,
                      "predicted_ms", delta->predicted_ms, "measured_ms", delta->priced_ms,
-                     "error_ratio", json_number(per(delta->missed_ms, delta->priced_ms)),
+                     "error_ratio", json_number(ratio(delta->missed_ms, delta->priced_ms)),
                      "bias_ratio",
-                     json_number(per(delta->priced_ms - delta->predicted_ms, delta->priced_ms)));
+                     json_number(ratio(delta->priced_ms - delta->predicted_ms, delta->priced_ms)));
 }
 
 json_t *report_cost(const struct cost_model *cost, const struct planner *planner, int max_draft,

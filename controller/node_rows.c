@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "controller/json_number.h"
+#include "controller/planner.h"
 #include "controller/ticks.h"
 
 #define REGIME_TOLD_MS 60000
@@ -15,6 +16,8 @@
 #define COST_CHANGES 64 /* cells a call */
 
 /* ---- decisions */
+
+const struct node_actor rows_planner_actor = {"planner", "daemon"};
 
 void rows_decision(struct store *store, int64_t run_id, const struct node_actor *actor,
                    const char *what, const char *before, const char *after, const char *reason,
@@ -81,8 +84,8 @@ static void tell_fall_back(struct store *store, int64_t run_id, const struct pla
                numbers);
 }
 
-void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
-                 const struct planner_change *change, struct regime_log *log)
+static void put_regime(struct store *store, int64_t run_id, const struct planner_change *change,
+                       struct regime_log *log)
 {
     const bool between_depths = change->from != 0 && change->to != 0;
     const int from = log->told_ms > 0 ? log->told : change->from;
@@ -100,13 +103,23 @@ void rows_regime(struct store *store, int64_t run_id, const struct node_actor *a
 
     snprintf(before, sizeof before, "K=%d", from);
     snprintf(after, sizeof after, "K=%d", change->to);
-    rows_decision(store, run_id, actor, "regime", before, after,
+    rows_decision(store, run_id, &rows_planner_actor, "regime", before, after,
                   isfinite(change->measured_tps) ? "measured: drafts made less than none would"
                                                  : "the best uniform plan by cost and acceptance",
                   numbers);
     if ((change->from == 0) != (change->to == 0)) tell_fall_back(store, run_id, change, numbers);
     free(numbers);
     json_decref(object);
+}
+
+void rows_regime(struct store *store, int64_t run_id, struct planner *planner,
+                 struct regime_log *log)
+{
+    int from, to;
+    double gain;
+
+    if (planner_take_change(planner, &from, &to, &gain))
+        put_regime(store, run_id, planner_last_change(planner), log);
 }
 
 /* ---- estimators and costs */

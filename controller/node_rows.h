@@ -13,6 +13,9 @@
 #include "controller/tally.h"
 #include "storage/store.h"
 
+/* Who decided what no person asked for. */
+extern const struct node_actor rows_planner_actor;
+
 /* reason and numbers may be NULL. */
 void rows_decision(struct store *store, int64_t run_id, const struct node_actor *actor,
                    const char *what, const char *before, const char *after, const char *reason,
@@ -27,11 +30,11 @@ struct regime_log {  /* of one planner; zeroed at first */
     int told;        /* K of the last decision that was written */
     int64_t told_ms; /* UTC; 0 = none yet */
 };
-/* The planner changed its regime: a decision, and an event where it fell back to no drafts or came
- * back from there. Between two depths it goes with the text, many times a minute: of those changes
- * one a minute is told. */
-void rows_regime(struct store *store, int64_t run_id, const struct node_actor *actor,
-                 const struct planner_change *change, struct regime_log *log);
+/* Takes the planner's change of regime, if there is one: a decision, and an event where it fell
+ * back to no drafts or came back from there. Between two depths it goes with the text, many times a
+ * minute: of those changes one a minute is told. On the planner's thread. */
+void rows_regime(struct store *store, int64_t run_id, struct planner *planner,
+                 struct regime_log *log);
 
 /* bits: TT_STEP_* of the step that refitted. */
 void rows_refit(struct store *store, int64_t run_id, int stratum, int bits,

@@ -10,6 +10,7 @@
 
 #include "controller/cause.h"
 #include "controller/node_vllm_state.h"
+#include "controller/ratio.h"
 #include "controller/ticks.h"
 
 #define STALE_LEAST_S 5.0 /* without news for so long (or three intervals), rates are unknown */
@@ -22,11 +23,6 @@ static struct vllm_node *self(struct node *node)
 }
 
 /* ------------------------------------------------------------------------------------- snapshot */
-
-static double per(double sum, double count)
-{
-    return count > 0 ? sum / count : NAN;
-}
 
 static int64_t count_of(double value)
 {
@@ -131,13 +127,13 @@ static void fill_rates(const struct vllm_node *node, struct snapshot *out)
     steps = delta[FIGURE_STEPS];
     out->window_ms = sum.seconds * 1000;
     out->throughput_tps = delta[FIGURE_EMITTED] / sum.seconds;
-    out->tokens_per_step = per(delta[FIGURE_EMITTED], steps);
-    out->drafted_per_step = per(delta[FIGURE_DRAFTED], steps);
-    out->verified_per_step = per(delta[FIGURE_VERIFIED], steps);
-    out->budget = per(delta[FIGURE_ADMITTED], steps);
-    out->accepted_verified_ratio = per(delta[FIGURE_ACCEPTED], delta[FIGURE_VERIFIED]);
-    out->accepted_drafted_ratio = per(delta[FIGURE_ACCEPTED], delta[FIGURE_DRAFTED]);
-    out->mean_length = 1 + per(delta[FIGURE_ACCEPTED], delta[FIGURE_DRAFTS]);
+    out->tokens_per_step = ratio(delta[FIGURE_EMITTED], steps);
+    out->drafted_per_step = ratio(delta[FIGURE_DRAFTED], steps);
+    out->verified_per_step = ratio(delta[FIGURE_VERIFIED], steps);
+    out->budget = ratio(delta[FIGURE_ADMITTED], steps);
+    out->accepted_verified_ratio = ratio(delta[FIGURE_ACCEPTED], delta[FIGURE_VERIFIED]);
+    out->accepted_drafted_ratio = ratio(delta[FIGURE_ACCEPTED], delta[FIGURE_DRAFTED]);
+    out->mean_length = 1 + ratio(delta[FIGURE_ACCEPTED], delta[FIGURE_DRAFTS]);
     if (isnan(out->mean_length)) out->mean_length = engine_total(page, FIGURE_LENGTH);
 }
 
@@ -158,7 +154,7 @@ static void fill_positions(const struct vllm_node *node, struct snapshot *out)
         position->n = count_of(before);
         if (!(sum.seconds > 0)) continue;
         position->reached = count_of(engine_second_reached(&sum, k));
-        position->accepted_ratio = per(sum.accepted_at[k], engine_second_reached(&sum, k));
+        position->accepted_ratio = ratio(sum.accepted_at[k], engine_second_reached(&sum, k));
     }
 }
 

@@ -20,6 +20,7 @@
 #include "controller/listen.h"
 #include "controller/routes.h"
 #include "controller/server.h"
+#include "controller/ticks.h"
 #include "controller/traffic.h"
 #include "controller/watch.h"
 #include "controller/work.h"
@@ -335,14 +336,6 @@ static void on_connection(void *state, struct MHD_Connection *connection, void *
 
 /* ------------------------------------------------------------------------------ start and stop */
 
-static int64_t system_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int start_listener(struct server *server, struct listener *listener, char **cause)
 {
     listener->server = server;
@@ -405,7 +398,7 @@ static int copy_options(struct server *server, const struct server_options *opti
     view->store_path = server->store_path;
     view->model_alias = server->model_alias;
     view->started_ms = options->started_ms;
-    view->now_ms = options->now_ms ? options->now_ms : system_now_ms;
+    view->now_ms = options->now_ms ? options->now_ms : utc_ms;
     return 0;
 no_memory:
     cause_set(cause, "out of memory");

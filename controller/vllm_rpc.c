@@ -26,8 +26,8 @@ static void read_engine(struct vllm_rpc *rpc)
     struct vllm_coefficients graded = rpc->in_force; /* when these labels' drafts were made */
     struct vllm_reply reply;
 
-    if (rpc_now_ms() < rpc->read_due_ms) return;
-    rpc->read_due_ms = rpc_now_ms() + READ_LEAST_MS;
+    if (monotonic_ms() < rpc->read_due_ms) return;
+    rpc->read_due_ms = monotonic_ms() + READ_LEAST_MS;
     if (rpc_call(rpc, "trimtab_read", json_pack("[i, i]", (int)rpc->wants_fit, (int)LABELS_MOST),
                  VLLM_RPC_DEADLINE_MS, &reply)) {
         rpc_publish(rpc, &reply);

@@ -71,7 +71,7 @@ static void note_pending(struct vllm_rpc *rpc, int64_t since_ms)
 static enum sent transfer(struct vllm_rpc *rpc, int64_t deadline_ms, struct fetch_answer *answer)
 {
     CURL *easy = fetch_handle(rpc->fetch);
-    int64_t end = rpc_now_ms() + deadline_ms;
+    int64_t end = monotonic_ms() + deadline_ms;
     bool farewell = stopping(rpc);
     enum sent sent = SENT_OK;
     CURLcode code = CURLE_FAILED_INIT;
@@ -80,7 +80,7 @@ static enum sent transfer(struct vllm_rpc *rpc, int64_t deadline_ms, struct fetc
     if (curl_multi_add_handle(rpc->multi, easy) != CURLM_OK) return SENT_UNREACHABLE;
     note_pending(rpc, utc_ms());
     while (sent == SENT_OK && curl_multi_perform(rpc->multi, &running) == CURLM_OK && running) {
-        int64_t rest = end - rpc_now_ms();
+        int64_t rest = end - monotonic_ms();
 
         if (!farewell && stopping(rpc))
             sent = SENT_STOPPED;
@@ -139,7 +139,7 @@ static void judge_failure(struct vllm_rpc *rpc, const char *method, enum sent se
             rpc_enter(rpc, VLLM_RPC_POISONED, "%s failed in a worker: %s", method, text);
         break;
     case SENT_UNREACHABLE:
-        rpc->probe_due_ms = rpc_now_ms() + PROBE_AGAIN_MS;
+        rpc->probe_due_ms = monotonic_ms() + PROBE_AGAIN_MS;
         rpc_enter(rpc, VLLM_RPC_PROBING, "the engine did not answer %s: %s", method, answer->why);
         break;
     case SENT_OK:
@@ -253,7 +253,7 @@ bool rpc_get(struct vllm_rpc *rpc, const char *path, struct fetch_answer *answer
     fetch_begin(rpc->fetch, path, INFO_MAX);
     sent = transfer(rpc, VLLM_RPC_DEADLINE_MS, answer);
     if (sent == SENT_OK) return true;
-    rpc->probe_due_ms = rpc_now_ms() + PROBE_AGAIN_MS;
+    rpc->probe_due_ms = monotonic_ms() + PROBE_AGAIN_MS;
     if (sent == SENT_LATE) /* nothing was commanded: not poisoned */
         rpc_enter(rpc, VLLM_RPC_PROBING, "%s did not answer within %d s", path,
                   VLLM_RPC_DEADLINE_MS / 1000);

@@ -54,11 +54,6 @@ struct vllm_rpc {
     struct vllm_coefficients engines_own, in_force;
 };
 
-static inline int64_t rpc_now_ms(void)
-{
-    return ticks_us() / 1000;
-}
-
 /* An event. */
 void rpc_say(struct vllm_rpc *rpc, const char *severity, const char *kind, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

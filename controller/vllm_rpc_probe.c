@@ -73,7 +73,7 @@ void rpc_probe(struct vllm_rpc *rpc)
     struct vllm_reply reply = {0};
     char *cause = NULL;
 
-    if (rpc_now_ms() < rpc->probe_due_ms) return;
+    if (monotonic_ms() < rpc->probe_due_ms) return;
     if (!rpc_get(rpc, "/version", &answer) ||
         !rpc_get(rpc, "/server_info?config_format=json", &answer))
         return;
