@@ -160,6 +160,14 @@ static const char *const positions_sql[] = {
 /* clang-format on */
 enum { TIERS = sizeof sums_sql / sizeof *sums_sql };
 
+/* The mean of a sum over the seconds, to the next whole; -1 when the engine did not tell. */
+static int mean_count(const struct reader_value *sum, double seconds)
+{
+    double mean = ratio(real_of(sum), seconds);
+
+    return isfinite(mean) ? (int)lround(mean) : -1;
+}
+
 static bool take_sums(void *state, int columns, const char *const *names,
                       const struct reader_value *value)
 {
@@ -169,12 +177,12 @@ static bool take_sums(void *state, int columns, const char *const *names,
     (void)columns;
     (void)names;
     if (!value || value[0].type == READER_NULL) return true;
-    if (!mode_parse(value[1].text, &s->mode)) s->mode = MODE_OFF;
+    if (!mode_parse(value[1].text, &s->mode)) s->mode = MODE_UNKNOWN;
     seconds = real_of(&value[2]);
     steps = real_of(&value[5]);
     s->window_ms = seconds * 1000;
-    s->running = (int)lround(ratio(real_of(&value[3]), seconds));
-    s->queued = (int)lround(ratio(real_of(&value[4]), seconds));
+    s->running = mean_count(&value[3], seconds);
+    s->queued = mean_count(&value[4], seconds);
     s->throughput_tps = ratio(real_of(&value[10]), seconds);
     s->tokens_per_step = ratio(real_of(&value[10]), steps);
     s->drafted_per_step = ratio(real_of(&value[6]), steps);

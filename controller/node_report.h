@@ -1,6 +1,8 @@
 /* node_report.h - what a node that plans by itself (llama, replay) says of itself: the parts of its
  * snapshot and of its tables that come from the tally, the rates, the estimators and the costs.
  *
+ * The vllm node uses what is as true of an engine elsewhere: the store and a change's effect.
+ *
  * Pure: the caller holds whatever lock its arguments need.
  */
 #ifndef CONTROLLER_NODE_REPORT_H

@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "controller/cause.h"
+#include "controller/node_report.h"
+#include "controller/node_rows.h"
 #include "controller/node_vllm_state.h"
 #include "controller/ratio.h"
 #include "controller/ticks.h"
 
-#define STALE_LEAST_S 5.0 /* without news for so long (or three intervals), rates are unknown */
-#define SET_MODE_MS 3000  /* what a change of mode waits for its read-back; then it is pending */
-#define RECENT_S 60       /* a restart is mentioned for so long */
+#define SET_MODE_MS 3000 /* what a change of mode waits for its read-back; then it is pending */
+#define RECENT_S 60      /* a restart is mentioned for so long */
 
 static struct vllm_node *self(struct node *node)
 {
@@ -36,7 +37,7 @@ static double age_s(const struct vllm_node *node)
 
 static bool is_stale(const struct vllm_node *node)
 {
-    return age_s(node) > fmax(STALE_LEAST_S, 3e-3 * node->interval_ms);
+    return vllm_node_is_stale(node, age_s(node));
 }
 
 /* Why it cannot be steered. */
@@ -217,23 +218,13 @@ static void fill_health(const struct vllm_node *node, struct snapshot *out)
     }
 }
 
-static void fill_store(const struct vllm_node *node, struct snapshot *out)
-{
-    struct store_health health = {.ok = false, .reason = "no store"};
-
-    if (node->store) store_get_health(node->store, &health);
-    out->store.ok = health.ok;
-    out->store.since_ms = health.since_ms;
-    snprintf(out->store.reason, sizeof out->store.reason, "%s", health.reason);
-}
-
 static void snapshot(struct node *base, struct snapshot *out)
 {
     struct vllm_node *node = self(base);
 
     snapshot_clear(out);
     out->time_ms = utc_ms();
-    fill_store(node, out);
+    report_store(node->store, out);
     pthread_mutex_lock(&node->lock);
     fill_names(node, out);
     out->generation = node->generation;
@@ -254,27 +245,13 @@ static void snapshot(struct node *base, struct snapshot *out)
         fill_positions(node, out);
         if (node->rpc) vllm_rpc_fill(node->rpc, out);
     }
+    report_effect(node->effect_known ? &node->effect : NULL, out);
     fill_health(node, out);
     pthread_mutex_unlock(&node->lock);
 }
 
 /* --------------------------------------------------------------------------------------- changes
  */
-
-static void put_decision(struct vllm_node *node, const struct node_actor *actor, const char *what,
-                         const char *before, const char *after, const char *reason)
-{
-    struct store_decision decision = {.run_id = atomic_load(&node->run_id),
-                                      .time_ms = utc_ms(),
-                                      .who = actor->who,
-                                      .origin = actor->origin,
-                                      .what = what,
-                                      .before = before,
-                                      .after = after,
-                                      .reason = reason};
-
-    if (node->store) store_put_decision(node->store, &decision);
-}
 
 /* The rpc and what is in force, when the change may be made. */
 static enum node_status begin_change(struct vllm_node *node, int64_t expect, int64_t *generation,
@@ -324,7 +301,8 @@ static enum node_status set_mode(struct node *base, enum mode mode, int64_t expe
     if (status != NODE_OK) return status;
     if (vllm_rpc_set_mode(rpc, mode, SET_MODE_MS, cause) == VLLM_RPC_REFUSED) return NODE_UNABLE;
     *generation = end_change(node);
-    put_decision(node, actor, "mode", mode_name(before.mode), mode_name(mode), reason);
+    rows_decision(node->store, atomic_load(&node->run_id), actor, "mode", mode_name(before.mode),
+                  mode_name(mode), reason, NULL);
     return NODE_OK;
 }
 
@@ -363,8 +341,8 @@ static enum node_status set(struct node *base, const json_t *settings, int64_t e
     if (vllm_rpc_set_estimator(rpc, trimtab, SET_MODE_MS, cause) == VLLM_RPC_REFUSED)
         return NODE_UNABLE;
     *generation = end_change(node);
-    put_decision(node, actor, "estimator", estimator_word(before.trimtab_fits),
-                 estimator_word(trimtab), reason);
+    rows_decision(node->store, atomic_load(&node->run_id), actor, "estimator",
+                  estimator_word(before.trimtab_fits), estimator_word(trimtab), reason, NULL);
     return NODE_OK;
 }
 
@@ -426,6 +404,7 @@ static void close_node(struct node *base)
     vllm_node_end_run(node);
     pthread_mutex_destroy(&node->lock);
     engine_watch_free(node->watch);
+    free(node->rates);
     remote_clear(&node->remote);
     free(node);
 }
@@ -454,6 +433,7 @@ struct node *node_vllm_open(const struct node_vllm_options *options, char **caus
     node->node.capabilities = NODE_CAN_SET_MODE | NODE_CAN_SET; /* with the extension */
     snprintf(node->node.id, sizeof node->node.id, "%s", options->id);
     node->interval_ms = options->interval_ms > 0 ? options->interval_ms : NODE_VLLM_INTERVAL_MS;
+    node->admitted = -1;
     node->store = options->store;
     node->scraper = options->scraper;
     node->watch = engine_watch_new();

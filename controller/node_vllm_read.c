@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "controller/exposition.h"
@@ -14,6 +15,8 @@
 
 #define HEALTH_S 30           /* between two looks at /health */
 #define BACKOFF_MOST_MS 30000 /* between two tries of a dead node */
+
+_Static_assert(ENGINE_POSITIONS == SNAPSHOT_MAX_POSITIONS, "positions of a page and of a snapshot");
 
 static const char *const paths[] = {
     [ASK_VERSION] = "/version",
@@ -40,6 +43,11 @@ static void on_rpc_event(void *node, const char *severity, const char *kind, con
     vllm_node_event(node, severity, kind, text);
 }
 
+bool vllm_node_is_stale(const struct vllm_node *node, double age_s)
+{
+    return age_s > fmax(NODE_VLLM_STALE_S, 3e-3 * node->interval_ms);
+}
+
 double vllm_node_window_s(const struct vllm_node *node)
 {
     return engine_counts_at_end(engine_watch_page(node->watch)->engine) ? NODE_VLLM_LONG_WINDOW_S
@@ -63,37 +71,93 @@ static void begin_run(struct vllm_node *node)
         .engine = engine_name(node->page.engine),
         .version = node->version[0] ? node->version : NULL,
         .model = node->model[0] ? node->model : NULL,
-        .max_draft = engine_positions(&node->page),
+        .max_draft = engine_positions(&node->page) > 0 ? engine_positions(&node->page) : -1,
     };
     int64_t run_id = 0;
 
     vllm_node_end_run(node);
+    node->seen = (struct coefficients_seen){0};
+    node->admitted = -1;
+    node->owed_s = 0;
     if (node->store) run_id = store_begin_run(node->store, &run);
     atomic_store(&node->run_id, run_id > 0 ? run_id : 0);
 }
 
 static int64_t whole(double value)
 {
-    return isnan(value) ? 0 : (int64_t)(value + 0.5);
+    return isnan(value) ? -1 : (int64_t)(value + 0.5);
 }
 
-/* The store keeps counts, not their absence: what an engine does not tell is 0 there, and the
- * ratios of its views are then unknown. */
-static void put_sample(struct vllm_node *node, const struct engine_second *second)
+/* Part i of a count that is spread evenly over so many; the parts add up to it. */
+static int64_t part_of(int64_t count, int i, int parts)
+{
+    return count < 0 ? -1 : count * (i + 1) / parts - count * i / parts;
+}
+
+/* Drafts that were admitted since the last reading, by the extension's own count. */
+static int64_t take_admitted(struct vllm_node *node, const struct snapshot *steering)
+{
+    int64_t before = node->admitted, now = steering->admitted_total;
+
+    node->admitted = now;
+    return before >= 0 && now >= before ? now - before : -1;
+}
+
+/* How many of the store's seconds a reading stands for: an engine may be read less often than once
+ * a second, or late. 0 after a silence: a gap stays a gap, whatever came meanwhile. */
+static int seconds_of(struct vllm_node *node, double seconds)
+{
+    int count;
+
+    if (vllm_node_is_stale(node, seconds)) {
+        node->owed_s = 0;
+        return 0;
+    }
+    node->owed_s += seconds;
+    count = node->owed_s < 1 ? 1 : (int)(node->owed_s + 0.5);
+    node->owed_s -= count;
+    return count;
+}
+
+static void put_seconds(struct vllm_node *node, const struct store_sample *sum, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct store_sample sample = *sum;
+
+        sample.time_ms -= (int64_t)1000 * (count - 1 - i);
+        sample.drafted = part_of(sum->drafted, i, count);
+        sample.admitted = part_of(sum->admitted, i, count);
+        sample.verified = part_of(sum->verified, i, count);
+        sample.accepted = part_of(sum->accepted, i, count);
+        sample.emitted = part_of(sum->emitted, i, count);
+        sample.steps = part_of(sum->steps, i, count);
+        for (int k = 0; k < sample.positions; k++) {
+            sample.position[k].reached = part_of(sum->position[k].reached, i, count);
+            sample.position[k].accepted = part_of(sum->position[k].accepted, i, count);
+        }
+        store_put_sample(node->store, &sample);
+    }
+}
+
+/* What an engine does not tell is unknown in the store, too; what was admitted, which is what it
+ * verifies, comes from the extension where the metrics do not have it. */
+static void put_sample(struct vllm_node *node, const struct engine_second *second,
+                       const struct snapshot *steering)
 {
     const double *delta = second->delta;
-    struct vllm_rpc_view view = {.mode = MODE_UNKNOWN};
+    int64_t admitted = take_admitted(node, steering);
     struct store_sample sample = {
         .run_id = node->run_id,
         .time_ms = node->read_ms,
         .running = (int)whole(engine_total(&node->page, FIGURE_RUNNING)),
         .queued = (int)whole(engine_total(&node->page, FIGURE_WAITING)),
         .drafted = whole(delta[FIGURE_DRAFTED]),
-        .admitted = whole(delta[FIGURE_ADMITTED]),
-        .verified = whole(delta[FIGURE_VERIFIED]),
+        .admitted = isnan(delta[FIGURE_ADMITTED]) ? admitted : whole(delta[FIGURE_ADMITTED]),
+        .verified = isnan(delta[FIGURE_VERIFIED]) ? admitted : whole(delta[FIGURE_VERIFIED]),
         .accepted = whole(delta[FIGURE_ACCEPTED]),
         .emitted = whole(delta[FIGURE_EMITTED]),
         .steps = whole(delta[FIGURE_STEPS]),
+        .target_rows = -1,
         .draft_ms = NAN,
         .verify_ms = NAN,
         .own_ms = NAN,
@@ -101,18 +165,75 @@ static void put_sample(struct vllm_node *node, const struct engine_second *secon
         .predicted_ms = NAN,
         .priced_ms = NAN,
         .missed_ms = NAN,
-        .budget = NAN,
+        .budget = steering->budget,
+        .mode = mode_name(steering->mode),
         .positions = second->positions,
     };
 
-    if (!node->store || node->run_id <= 0) return;
-    if (node->rpc) vllm_rpc_look(node->rpc, &view);
-    if (view.state == VLLM_RPC_READY && view.mode != MODE_UNKNOWN)
-        sample.mode = mode_name(view.mode);
     for (int k = 0; k < sample.positions; k++)
         sample.position[k] = (struct store_position){whole(engine_second_reached(second, k)),
                                                      whole(second->accepted_at[k]), NAN, NAN, NAN};
-    store_put_sample(node->store, &sample);
+    if (node->store && node->run_id > 0)
+        put_seconds(node, &sample, seconds_of(node, second->seconds));
+}
+
+/* What a change of mode did, second by second, for who looks on. */
+static void watch_effect(struct vllm_node *node, const struct engine_second *second,
+                         const struct snapshot *steering)
+{
+    struct rates_second next = {.time_ms = node->read_ms,
+                                .seconds = second->seconds,
+                                .mode = steering->mode,
+                                .fixed_draft = steering->fixed_draft,
+                                .running = (int)whole(engine_total(&node->page, FIGURE_RUNNING))};
+
+    if (steering->mode == MODE_UNKNOWN || isnan(second->delta[FIGURE_EMITTED])) return;
+    if (!node->rates) node->rates = calloc(1, sizeof *node->rates);
+    if (!node->rates) return; /* out of memory: no effect is told */
+    next.delta.emitted = whole(second->delta[FIGURE_EMITTED]);
+    next.delta.steps = isnan(second->delta[FIGURE_STEPS]) ? next.delta.emitted
+                                                          : whole(second->delta[FIGURE_STEPS]);
+    next.delta.step_ms = NAN; /* an engine tells no time of its steps */
+    rates_add(node->rates, &next);
+    node->effect_known = rates_toggle_effect(node->rates, &node->effect);
+}
+
+/* The coefficients in force, each time they are others than before: the history of an estimator
+ * that fits in another process. */
+static void put_refit(struct vllm_node *node, const struct snapshot *steering)
+{
+    struct coefficients_seen now = {.positions = steering->estimator.positions_count,
+                                    .trimtab = strcmp(steering->estimator.kind, "trimtab") == 0,
+                                    .slope = steering->estimator.slope,
+                                    .refits = node->seen.refits + 1};
+    struct store_refit row = {.run_id = node->run_id,
+                              .time_ms = node->read_ms,
+                              .epoch = now.refits,
+                              .stratum = "all",
+                              .kind = steering->estimator.kind,
+                              .slope = now.slope,
+                              .slope_se = steering->estimator.slope_se,
+                              .level = steering->estimator.level,
+                              .centre = NAN,
+                              .drift_z = steering->estimator.drift_z,
+                              .observations = -1,
+                              .positions = now.positions};
+    bool same = now.positions == node->seen.positions && now.trimtab == node->seen.trimtab &&
+                now.slope == node->seen.slope;
+
+    if (isnan(now.slope)) return;
+    for (int k = 0; k < now.positions; k++) {
+        const struct snapshot_position *position = &steering->estimator.position[k];
+
+        now.intercept[k] = position->intercept;
+        same = same && now.intercept[k] == node->seen.intercept[k];
+        row.position[k].intercept = position->intercept;
+        row.position[k].intercept_se = position->intercept_se;
+        row.position[k].observations = now.trimtab ? position->n : -1;
+    }
+    if (same || !node->store || node->run_id <= 0) return;
+    node->seen = now;
+    store_put_refit(node->store, &row);
 }
 
 /* --------------------------------------------------------------------------------- who is there */
@@ -159,17 +280,6 @@ static void tick_rpc(struct vllm_node *node)
 }
 
 /* ------------------------------------------------------------------------------------ the pages */
-
-static void predicted_ratios(struct vllm_node *node, double predicted[ENGINE_POSITIONS])
-{
-    struct snapshot filled;
-
-    snapshot_clear(&filled);
-    if (node->rpc) vllm_rpc_fill(node->rpc, &filled);
-    for (int k = 0; k < ENGINE_POSITIONS; k++)
-        predicted[k] =
-            k < SNAPSHOT_MAX_POSITIONS ? filled.estimator.position[k].predicted_ratio : NAN;
-}
 
 static void note_restart(struct vllm_node *node)
 {
@@ -261,9 +371,13 @@ static void take_page(struct vllm_node *node)
 {
     double predicted[ENGINE_POSITIONS];
     struct engine_second second;
+    struct snapshot steering; /* what the extension told last */
     unsigned news;
 
-    predicted_ratios(node, predicted);
+    snapshot_clear(&steering);
+    if (node->rpc) vllm_rpc_fill(node->rpc, &steering);
+    for (int k = 0; k < ENGINE_POSITIONS; k++)
+        predicted[k] = steering.estimator.position[k].predicted_ratio;
     node->read_us = ticks_us();
     node->read_ms = utc_ms();
     if (node->first_ms == 0) node->first_ms = node->read_ms;
@@ -272,7 +386,11 @@ static void take_page(struct vllm_node *node)
     news = engine_watch_take(node->watch, &node->page, predicted, node->read_us, &second);
     note_answer(node);
     note_news(node, news);
-    if (second.seconds > 0) put_sample(node, &second);
+    if (second.seconds > 0) {
+        put_sample(node, &second, &steering);
+        watch_effect(node, &second, &steering);
+    }
+    if (!(news & ENGINE_NEWS_RESTARTED)) put_refit(node, &steering);
     if (news & ENGINE_NEWS_RESTARTED) node->asking = ASK_VERSION; /* who is it now? */
     tick_rpc(node);
 }

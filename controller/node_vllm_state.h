@@ -10,11 +10,14 @@
 
 #include "controller/engine_watch.h"
 #include "controller/node_vllm.h"
+#include "controller/rates.h"
 #include "controller/scrape.h"
 #include "controller/vllm_rpc.h"
 #include "storage/store.h"
 
-#define NODE_VLLM_WINDOW_S 5       /* of rates */
+#define NODE_VLLM_WINDOW_S 5  /* of rates */
+#define NODE_VLLM_STALE_S 5.0 /* without news for so long (or three intervals) rates are unknown   \
+                               */
 #define NODE_VLLM_LONG_WINDOW_S 60 /* of those that move when a request ends, and of acceptance */
 
 enum vllm_ask { ASK_VERSION, ASK_MODELS, ASK_HEALTH, ASK_METRICS };
@@ -47,6 +50,17 @@ struct vllm_node {
     bool ill;          /* /health says no */
     bool silent;       /* said that it does not speculate */
     bool retired;
+    double owed_s;    /* of the seconds that were stored, less or more than went by */
+    int64_t admitted; /* the extension's count at the last reading; -1 = unknown */
+    struct coefficients_seen {
+        int positions; /* 0 = none yet */
+        bool trimtab;  /* whose */
+        double slope, intercept[SNAPSHOT_MAX_POSITIONS];
+        int64_t refits; /* stored of this run */
+    } seen;
+    struct rates *rates;        /* once it can be steered: what a change of mode did */
+    struct rates_effect effect; /* of the last one */
+    bool effect_known;
     int64_t restarts, restarted_ms;
     int64_t generation; /* changes of mode by us */
 };
@@ -57,6 +71,8 @@ void vllm_node_event(struct vllm_node *node, const char *severity, const char *k
                      const char *text);
 /* End the run in the store, if there is one. Under the lock. */
 void vllm_node_end_run(struct vllm_node *node);
+/* Is that long without news? */
+bool vllm_node_is_stale(const struct vllm_node *node, double age_s);
 /* Seconds of the window that rates are made over. */
 double vllm_node_window_s(const struct vllm_node *node);
 

@@ -45,6 +45,7 @@ void rates_window(const struct rates *rates, int window_s, struct rates_second *
 struct side {
     int n;
     double rate[SIDE_SECONDS];      /* tok/s */
+    double seconds;                 /* of them */
     double step_ms;                 /* sum of step times, then its mean */
     double mean, variance, freedom; /* relative variance of the mean; its degrees of freedom */
 };
@@ -61,6 +62,7 @@ static int gather(const struct rates *rates, int back, struct side *side)
 
         if (second->delta.steps == 0 || taken >= SIDE_SECONDS) continue;
         side->rate[side->n++] = (double)second->delta.emitted / second->seconds;
+        side->seconds += second->seconds;
         side->step_ms += second->delta.step_ms;
         steps += second->delta.steps;
     }
@@ -130,7 +132,7 @@ bool rates_toggle_effect(const struct rates *rates, struct rates_effect *effect)
         .low = ratio * exp(-half) - 1,
         .high = ratio * exp(half) - 1,
         .n = after.n + before.n,
-        .window_s = after.n < before.n ? after.n : before.n,
+        .window_s = fmin(after.seconds, before.seconds),
         .time_ms = newest(rates, change - 1)->time_ms,
     };
     return true;

@@ -300,7 +300,7 @@ void vllm_rpc_fill(struct vllm_rpc *rpc, struct snapshot *out)
 {
     pthread_mutex_lock(&rpc->lock);
     out->switching = rpc->view.commanding;
-    if (rpc->view.read_ms > 0 && rpc->known.mode_known) {
+    if (rpc->view.state == VLLM_RPC_READY && rpc->view.read_ms > 0 && rpc->known.mode_known) {
         out->mode = rpc->view.mode;
         out->admitted_total = rpc->known.admitted;
         out->verified_total = rpc->known.admitted;

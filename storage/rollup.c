@@ -11,28 +11,26 @@
 
 /* ---- seconds to minutes and hours */
 
+/* clang-format off */
 /* NULL is unknown: it adds nothing, and stays where nothing is known. */
 #define ADD_KNOWN(column)                                                                          \
     " " #column " = coalesce(" #column " + excluded." #column ", " #column ", excluded." #column ")"
 #define SUMS                                                                                       \
     " seconds = seconds + excluded.seconds, busy_seconds = busy_seconds + excluded.busy_seconds,"  \
-    " running_sum = running_sum + excluded.running_sum,"                                           \
-    " queued_sum = queued_sum + excluded.queued_sum, steps = steps + excluded.steps,"              \
-    " drafted = drafted + excluded.drafted, admitted = admitted + excluded.admitted,"              \
-    " verified = verified + excluded.verified, accepted = accepted + excluded.accepted,"           \
-    " emitted = emitted + excluded.emitted, target_rows = target_rows + "                          \
-    "excluded.target_rows," ADD_KNOWN(draft_us) "," ADD_KNOWN(verify_us) "," ADD_KNOWN(            \
-        own_us) "," ADD_KNOWN(step_us) ","                                                         \
-                                       " unpriced_us = coalesce(unpriced_us, step_us) + "          \
-                                       "excluded.unpriced_us," ADD_KNOWN(late_us) "," ADD_KNOWN(   \
-                                           missed_us)
+    ADD_KNOWN(running_sum) "," ADD_KNOWN(queued_sum) "," ADD_KNOWN(steps) "," ADD_KNOWN(drafted)   \
+    "," ADD_KNOWN(admitted) "," ADD_KNOWN(verified) "," ADD_KNOWN(accepted) "," ADD_KNOWN(emitted) \
+    "," ADD_KNOWN(target_rows) "," ADD_KNOWN(draft_us) "," ADD_KNOWN(verify_us) ","                \
+    ADD_KNOWN(own_us) "," ADD_KNOWN(step_us) ","                                                   \
+    " unpriced_us = coalesce(unpriced_us, step_us) + excluded.unpriced_us,"                        \
+    ADD_KNOWN(late_us) "," ADD_KNOWN(missed_us)
 /* samples ?1 < id <= ?2 into their periods of `ms` */
 #define ROLL_SAMPLES(table, unit, ms)                                                              \
     "INSERT INTO " table "(run_id, " unit ", mode_id, seconds, busy_seconds, running_sum,"         \
     " queued_sum, steps, drafted, admitted, verified, accepted, emitted, target_rows,"             \
     " draft_us, verify_us, own_us, step_us, unpriced_us, late_us, missed_us)"                      \
-    " SELECT run_id, time_ms / " ms ", mode_id, count(*), sum(steps > 0), sum(running),"           \
-    " sum(queued), sum(steps), sum(drafted), sum(admitted), sum(verified), sum(accepted),"         \
+    " SELECT run_id, time_ms / " ms ", mode_id, count(*),"                                         \
+    " sum(coalesce(steps, emitted, 0) > 0), sum(running), sum(queued), sum(steps),"                \
+    " sum(drafted), sum(admitted), sum(verified), sum(accepted),"         \
     " sum(emitted), sum(target_rows), sum(draft_us), sum(verify_us), sum(own_us), sum(step_us),"   \
     " sum(coalesce(unpriced_us, step_us)), sum(late_us), sum(missed_us)"                           \
     " FROM sample WHERE sample_id > ?1 AND sample_id <= ?2 GROUP BY 1, 2, 3"                       \
@@ -47,6 +45,7 @@
     " ON CONFLICT DO UPDATE SET reached = reached + excluded.reached,"                             \
     " accepted = accepted + excluded.accepted," ADD_KNOWN(predicted_e4) "," ADD_KNOWN(             \
         squared_error_e4) "," ADD_KNOWN(log_loss_e4)
+/* clang-format on */
 
 static int roll_samples(sqlite3 *db, int64_t now_ms)
 {

@@ -115,6 +115,15 @@ static void bind_integer(sqlite3_stmt *statement, int at, int64_t value)
     sqlite3_bind_int64(statement, at, value);
 }
 
+/* a count; below 0 is unknown */
+static void bind_count(sqlite3_stmt *statement, int at, int64_t count)
+{
+    if (count >= 0)
+        sqlite3_bind_int64(statement, at, count);
+    else
+        sqlite3_bind_null(statement, at);
+}
+
 static void bind_text(sqlite3_stmt *statement, int at, const char *text)
 {
     sqlite3_bind_text(statement, at, text, -1, SQLITE_STATIC); /* NULL binds NULL */
@@ -177,7 +186,7 @@ static int put_sample(struct rows *rows, const struct store_sample *s, int64_t r
     bind_run(statement, 2, run_id);
     bind_integer(statement, 3, s->time_ms);
     bind_text(statement, 4, s->mode);
-    for (int i = 0; i < 9; i++) bind_integer(statement, 5 + i, counts[i]);
+    for (int i = 0; i < 9; i++) bind_count(statement, 5 + i, counts[i]);
     for (int i = 0; i < 7; i++) bind_scaled(statement, 14 + i, times[i], 1e3);
     bind_real(statement, 21, s->budget);
     int rc = run_statement(statement);
@@ -186,7 +195,7 @@ static int put_sample(struct rows *rows, const struct store_sample *s, int64_t r
     statement = rows->statement[PUT_POSITION];
     for (int k = 0; rc == SQLITE_OK && k < count_positions(s->positions); k++) {
         const struct store_position *p = &s->position[k];
-        if (p->reached == 0) continue; /* says nothing */
+        if (p->reached <= 0 || p->accepted < 0) continue; /* says nothing */
         bind_integer(statement, 1, sample_id);
         bind_integer(statement, 2, k);
         bind_integer(statement, 3, p->reached);
@@ -227,7 +236,7 @@ static int put_refit(struct rows *rows, const struct store_refit *f, int64_t run
     bind_text(statement, 4, f->kind);
     bind_integer(statement, 5, f->epoch);
     for (int i = 0; i < 5; i++) bind_real(statement, 6 + i, values[i]);
-    bind_integer(statement, 11, f->observations);
+    bind_count(statement, 11, f->observations);
     bind_integer(statement, 12, f->reset);
     bind_text(statement, 13, f->rejected);
     rc = run_statement(statement);
@@ -238,7 +247,7 @@ static int put_refit(struct rows *rows, const struct store_refit *f, int64_t run
         bind_integer(statement, 2, k);
         bind_real(statement, 3, f->position[k].intercept);
         bind_real(statement, 4, f->position[k].intercept_se);
-        bind_integer(statement, 5, f->position[k].observations);
+        bind_count(statement, 5, f->position[k].observations);
         rc = run_statement(statement);
     }
     return rc;
@@ -341,7 +350,7 @@ int rows_begin_run(struct rows *rows, const struct store_run *run, int64_t start
                                  run->draft_digest, run->hardware,     run->settings_json};
     bind_integer(statement, 1, *run_id);
     for (int i = 0; i < 9; i++) bind_text(statement, 2 + i, texts[i]);
-    bind_integer(statement, 11, run->max_draft);
+    bind_count(statement, 11, run->max_draft);
     bind_integer(statement, 12, start_ms);
     rc = run_statement(statement);
     if (rc == SQLITE_OK) *run_id = sqlite3_last_insert_rowid(rows->db);

@@ -148,9 +148,53 @@ static const char version_2[] =
     "ALTER TABLE " table " ADD COLUMN late_us INTEGER;"                                            \
     "ALTER TABLE " table " ADD COLUMN missed_us INTEGER;"
 static const char version_3[] = PRICES("sample") PRICES("sample_1m") PRICES("sample_1h");
+
+/* A count that an engine does not tell is NULL, not 0. ALTER TABLE cannot drop a NOT NULL, so the
+ * tables are made anew. Until now engines in other processes had 0 for what only trimtab's own
+ * nodes tell. */
+#define KNOWN_COUNTS                                                                               \
+    " steps INTEGER, drafted INTEGER, admitted INTEGER, verified INTEGER, accepted INTEGER,"       \
+    " emitted INTEGER, target_rows INTEGER,"                                                       \
+    " draft_us INTEGER, verify_us INTEGER, own_us INTEGER, step_us INTEGER"
+#define KNOWN_PRICES ", unpriced_us INTEGER, late_us INTEGER, missed_us INTEGER"
+#define REPLACE(table)                                                                             \
+    "INSERT INTO " table "_4 SELECT * FROM " table ";"                                             \
+    "DROP TABLE " table "; ALTER TABLE " table "_4 RENAME TO " table ";"
+#define KNOWN_ROLLUP(period, unit)                                                                 \
+    "CREATE TABLE sample_" period "_4("                                                            \
+    " run_id INTEGER NOT NULL REFERENCES run, " unit " INTEGER NOT NULL,"                          \
+    " mode_id INTEGER NOT NULL REFERENCES mode,"                                                   \
+    " seconds INTEGER NOT NULL, busy_seconds INTEGER NOT NULL,"                                    \
+    " running_sum INTEGER, queued_sum INTEGER," KNOWN_COUNTS KNOWN_PRICES ","                      \
+    " PRIMARY KEY(run_id, " unit ", mode_id)) STRICT, WITHOUT ROWID;" REPLACE("sample_" period)
+#define NEVER_TOLD(table)                                                                          \
+    "UPDATE " table " SET admitted = NULL, verified = NULL, target_rows = NULL WHERE run_id IN"    \
+    " (SELECT run_id FROM run JOIN node USING (node_id) WHERE kind = 'vllm'"                       \
+    "  AND engine IS NOT 'trimtab');"
+static const char version_4[] =
+    "CREATE TABLE sample_4("
+    " sample_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run,"
+    " time_ms INTEGER NOT NULL, mode_id INTEGER NOT NULL REFERENCES mode,"
+    " running INTEGER, queued INTEGER," KNOWN_COUNTS ", budget REAL" KNOWN_PRICES ") STRICT;"
+    REPLACE("sample")
+    "CREATE INDEX sample_by_time ON sample(run_id, time_ms);"
+    KNOWN_ROLLUP("1m", "minute") KNOWN_ROLLUP("1h", "hour")
+    NEVER_TOLD("sample") NEVER_TOLD("sample_1m") NEVER_TOLD("sample_1h")
+    "CREATE TABLE refit_4("
+    " refit_id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run,"
+    " stratum_id INTEGER NOT NULL REFERENCES stratum, time_ms INTEGER NOT NULL, kind TEXT,"
+    " epoch INTEGER NOT NULL, slope REAL, slope_se REAL, level REAL, centre REAL, drift_z REAL,"
+    " observations INTEGER, reset INTEGER NOT NULL, rejected TEXT) STRICT;"
+    REPLACE("refit")
+    "CREATE INDEX refit_by_time ON refit(run_id, stratum_id, time_ms);"
+    "CREATE TABLE refit_intercept_4("
+    " refit_id INTEGER NOT NULL REFERENCES refit ON DELETE CASCADE, position INTEGER NOT NULL,"
+    " intercept REAL, intercept_se REAL, observations INTEGER,"
+    " PRIMARY KEY(refit_id, position)) STRICT, WITHOUT ROWID;"
+    REPLACE("refit_intercept");
 /* clang-format on */
 
-static const char *const steps_sql[] = {version_1, version_2, version_3};
+static const char *const steps_sql[] = {version_1, version_2, version_3, version_4};
 const struct schema_steps schema_steps = {steps_sql, sizeof steps_sql / sizeof *steps_sql};
 
 static enum schema_state state_of_error(sqlite3 *db, const char *path, char **cause)

@@ -140,7 +140,9 @@ static int read_tier(struct reader *reader, const struct tier *tier, const char 
         sqlite3_bind_int64(statement, 3, round_up(to_ms, tier->unit_ms));
         if (of_position) sqlite3_bind_int(statement, 4, series->position);
         while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
-            if (sqlite3_column_type(statement, 1) == SQLITE_NULL) continue;
+            if (sqlite3_column_type(statement, 1) == SQLITE_NULL ||
+                sqlite3_column_type(statement, 2) == SQLITE_NULL)
+                continue; /* a part is unknown */
             add_to_bucket(window, sqlite3_column_int64(statement, 0) * tier->unit_ms,
                           sqlite3_column_double(statement, 1), sqlite3_column_double(statement, 2));
         }

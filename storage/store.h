@@ -55,17 +55,17 @@ void store_get_health(struct store *store, struct store_health *out);
 struct store_run {
     const char *node, *kind, *engine, *version, *model, *model_digest, *draft, *draft_digest,
         *hardware, *settings_json;
-    int max_draft;
+    int max_draft; /* below 0 = unknown */
 };
 int64_t store_begin_run(struct store *store, const struct store_run *run);
 void store_end_run(struct store *store, int64_t run_id);
 
-struct store_position { /* one second, one position */
+struct store_position { /* one second, one position; nothing is kept of one that was not reached */
     int64_t reached, accepted;
     double predicted, squared_error, log_loss; /* sums over reached positions with a prediction */
 };
 
-struct store_sample { /* one second of a node */
+struct store_sample { /* one second of a node; counts below 0 are unknown */
     int64_t run_id, time_ms;
     int running, queued;
     int64_t drafted, admitted, verified, accepted, emitted, steps, target_rows; /* in this second */
@@ -84,7 +84,7 @@ struct store_refit {
     int64_t run_id, time_ms, epoch; /* epoch: refits of this stratum so far */
     const char *stratum, *kind;     /* "model/greedy/t0", "online" */
     double slope, slope_se, level, centre, drift_z;
-    int64_t observations;
+    int64_t observations; /* below 0 = unknown, as below */
     bool reset;           /* drift reset */
     const char *rejected; /* why the window was rejected, or NULL */
     int positions;

@@ -49,7 +49,7 @@ static const char throughput_sql[] =
     " 1.0 * t.accepted / nullif(t.verified, 0) AS accepted_verified_ratio,"
     " t.steps, t.drafted, t.admitted, t.verified, t.accepted, t.emitted, t.target_rows"
     " FROM (SELECT run_id, time_ms, 1 AS period_s, mode_id, 1 AS seconds,"
-    "  steps > 0 AS busy_seconds, running AS running_sum, queued AS queued_sum, budget," COUNTS
+    "  coalesce(steps, emitted, 0) > 0 AS busy_seconds, running AS running_sum, queued AS queued_sum, budget," COUNTS
     "  FROM sample WHERE time_ms >= " STATE("second_from_ms")
     " UNION ALL SELECT run_id, minute * 60000, 60," ROLLED
     "  FROM sample_1m WHERE minute >= " STATE("minute_from_ms") " / 60000"
@@ -106,7 +106,7 @@ static const char toggle_sql[] =
     "  FROM fresh AS c JOIN sample AS s ON s.run_id = c.run_id"
     "  AND s.time_ms >= max(c.time_ms - 300000, coalesce(c.previous_ms, 0) + 1000)"
     "  AND s.time_ms <= min(c.time_ms + 300000, coalesce(c.next_ms, 9e15) - 1000)"
-    "  AND abs(s.time_ms - c.time_ms) >= 1000 AND s.steps > 0),"
+    "  AND abs(s.time_ms - c.time_ms) >= 1000 AND coalesce(s.steps, s.emitted) > 0),"
     " centred AS (SELECT *, rate - avg(rate) OVER w AS d,"
     "  lag(rate) OVER (w ORDER BY time_ms) - avg(rate) OVER w AS d_previous FROM side_second"
     "  WINDOW w AS (PARTITION BY decision_id, is_after)),"

@@ -5,6 +5,7 @@ usage: engine_server.py PORT-FILE DATA-FOLDER
 
   /ok…        vLLM 0.32.0 with n-gram drafts: 40 drafts a second, K = 4
   /restart…   the same, and after its 8th page its counters begin anew
+  /pause…     the same, and from its 5th page on it is away for 9 s, while its counters grow
   /nospec…    vLLM without speculation
   /dp…        two data parallel engines
   /broken…    positions behind the first accept nothing
@@ -93,7 +94,7 @@ def page_now(kind, make):
     return cache[kind][1]
 
 
-served = {}
+served, away = {}, {}
 
 
 def metrics(name):
@@ -124,7 +125,11 @@ def answer(name, path, key):
     wants_key = kind == "guarded" or (kind == "key" and path.startswith("/v1"))
     if wants_key and key != "Bearer s3cret":
         return 401, b'{"error":"Unauthorized"}'
-    if kind == "error":
+    if kind == "pause" and path == "/metrics":
+        served[name] = served.get(name, 0) + 1
+        if served[name] == 5:
+            away[name] = time.monotonic() + 9
+    if kind == "error" or time.monotonic() < away.get(name, 0):
         return 500, b"Internal Server Error"
     if path == "/metrics":
         return 200, metrics(name)

@@ -134,7 +134,7 @@ KINDS = {  # behaviour: (state of health, a word of the reason)
 
 
 def test_each(url, folder):
-    names = ["ok0", "restart0", "nospec0", "dp0", "broken0", "llama0", "key0", "key1", "guarded0", "ill0",
+    names = ["ok0", "often0", "pause0", "restart0", "nospec0", "dp0", "broken0", "llama0", "key0", "key1", "guarded0", "ill0",
              *[name for name in KINDS if name != "dead0"]]
     keyed = {"key0", "guarded0"}
     key_file = folder + "/key"
@@ -143,7 +143,8 @@ def test_each(url, folder):
     os.chmod(key_file, 0o600)
     config = "[trimtabd]\nnode-timeout-ms = 1500\n[node dead0]\nurl = http://127.0.0.1:1\n"
     for name in names:
-        config += f"[node {name}]\nurl = {url}/{name}/\n"
+        config += f"[node {name}]\nurl = {url}/{'ok1' if name == 'often0' else name}/\n"
+        config += "interval-ms = 3000\n" if name == "often0" else ""
         if name in keyed:
             config += f"key-env = ENGINE_KEY\n" if name == "key0" else f"key-file = {key_file}\n"
     daemon = Daemon(folder, [], config)
@@ -230,8 +231,24 @@ def past(daemon):
                 "LEFT JOIN run USING(run_id) LEFT JOIN node USING(node_id)")}
     check("events: restart, acceptance, absent series, health",
           {("restart", "restart0"), ("acceptance", "broken0"), ("series", "nospec0"), ("health", "ill0")} <= events, events)
+    unknown = rows(daemon, "SELECT DISTINCT node, mode, verified, admitted, target_rows, drafted IS NULL, steps IS NULL FROM "
+                           "throughput WHERE node IN ('ok0', 'nospec0', 'llama0') ORDER BY node")
+    check("what an engine does not tell is NULL in the store, never 0",
+          unknown == [("llama0", "unknown", None, None, None, 0, 1), ("nospec0", "unknown", None, None, None, 1, 0),
+                      ("ok0", "unknown", None, None, None, 0, 0)], unknown)
+    s = daemon.get(f"/api/v1/nodes/ok0/snapshot?at={daemon.snapshot('ok0')['time_ms'] - 2000}")
+    check("nor is it known of its past", all(s[key] is None for key in ("mode", "verified_per_step", "budget"))
+          and s["running"] == 3 and s["throughput_tps"] > 0, s)
+    rate = rows(daemon, "SELECT count(*), avg(throughput_tps), max(time_ms) - min(time_ms) FROM throughput WHERE node = 'often0'")[0]
+    check("an engine that is read every 3 s has a row a second, at its rate",
+          rate[0] >= 3 and 100 < rate[1] < 160 and abs(rate[2] - 1000 * (rate[0] - 1)) < 1500, rate)
+    wait("pause0 is back", lambda: rows(daemon, "SELECT 1 FROM decisions WHERE node = 'pause0' AND what = 'reachable'"), 40)
+    time.sleep(3)
+    rate = rows(daemon, "SELECT max(throughput_tps), max(gap) FROM (SELECT throughput_tps, time_ms - lag(time_ms) OVER "
+                        "(ORDER BY time_ms) AS gap FROM throughput WHERE node = 'pause0')")[0]
+    check("an outage is a gap, and no spike behind it", rate[0] < 400 and rate[1] > 5000, rate)
     unreachable = rows(daemon, "SELECT count(*) FROM event WHERE kind = 'unreachable'")[0][0]
-    check("an outage is told once a node", unreachable == len(KINDS), unreachable)
+    check("an outage is told once a node", unreachable == len(KINDS) + 1, unreachable)
 
 
 def reload(daemon, url, config):
@@ -331,9 +348,13 @@ def test_steer(_url, folder):
               and s["node"]["capabilities"] == ["mode", "settings"], daemon.snapshot("gpu"))
         check("its coefficients are known", s and s["estimator"]["slope"] is not None
               and s["estimator"]["positions"][0]["intercept"] is not None, s)
+        time.sleep(9)  # an effect needs some seconds of before
         status, body = daemon.put("/api/v1/nodes/gpu/mode", {"mode": "fixed", "expect_generation": 0, "reason": "a test"})
         check("a mode is set", (status, body.get("generation")) == (200, 1), body)
         check("and read back from every rank", wait("fixed", lambda: daemon.snapshot("gpu")["mode"] == "fixed"))
+        s = wait("the change's effect", lambda: (x := daemon.snapshot("gpu"))["toggle"] and x, 40)
+        check("what the change did is told", s and (s["toggle"]["before"], s["toggle"]["after"]) == ("adaptive", "fixed")
+              and abs(s["toggle"]["gain"]) < 0.5 and s["toggle"]["n"] >= 10, daemon.snapshot("gpu")["toggle"])
         status, body = daemon.put("/api/v1/nodes/gpu/mode", {"mode": "adaptive", "expect_generation": 0})
         check("who did not see that is told", status == 409 and body["generation"] == 1, body)
         status, body = daemon.put("/api/v1/nodes/gpu/mode", {"mode": "off"})
@@ -347,6 +368,14 @@ def test_steer(_url, folder):
         made = rows(daemon, "SELECT what, before, after, reason FROM decision ORDER BY decision_id")
         check("decisions are in the log", made == [("mode", "adaptive", "fixed", "a test"),
                                                    ("estimator", "engine", "trimtab", "")], made)
+        wait("trimtab's coefficients are in force", lambda: daemon.snapshot("gpu")["estimator"]["kind"] == "trimtab", 60)
+        time.sleep(2.5)
+        fits = rows(daemon, "SELECT kind, count(DISTINCT epoch), count(observations) > 0 FROM coefficient_history "
+                            "WHERE stratum = 'all' GROUP BY kind ORDER BY kind")
+        check("whose coefficients were in force, and which, is kept", [row[0] for row in fits] == ["engine", "trimtab"]
+              and fits[0][2] == 0 and fits[1][2] == 1, fits)
+        kept = rows(daemon, "SELECT max(admitted), max(verified), count(DISTINCT mode) FROM throughput")[0]
+        check("so is what was admitted, by the extension's count", kept[0] and kept[1] == kept[0] and kept[2] >= 2, kept)
     finally:
         if daemon:
             daemon.stop()

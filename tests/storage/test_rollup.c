@@ -228,6 +228,45 @@ static void order_does_not_matter(void **state)
                      integer(world, "SELECT sum(reached) FROM sample_position"));
 }
 
+/* A count that an engine does not tell stays unknown in every tier, and takes nothing from those
+ * that are told; which seconds were busy is then known by what came out. */
+static void unknown_counts_stay_unknown(void **state)
+{
+    struct world *world = *state;
+    int64_t far = begin_run(world, "far"), mixed = begin_run(world, "mixed");
+    world->limits.keep_second_ms = HOUR_MS;
+    for (int i = 0; i < 7200; i++) {
+        union queue_row row;
+        place_sample(&row.sample, far, i, 1);
+        row.sample.running = row.sample.queued = -1;
+        row.sample.steps = row.sample.drafted = row.sample.admitted = row.sample.verified = -1;
+        row.sample.accepted = row.sample.target_rows = -1;
+        row.sample.emitted = i % 2;
+        row.sample.position[0].reached = -1;
+        put(world, QUEUE_SAMPLE, &row, far);
+        place_sample(&row.sample, mixed, i, 1);
+        if (i % 2) row.sample.verified = -1;
+        put(world, QUEUE_SAMPLE, &row, mixed);
+        if (i % 600 == 599) advance(world, PLACE_START_MS + i * INT64_C(1000));
+    }
+    advance(world, PLACE_START_MS + 3 * HOUR_MS);
+    retain(world, PLACE_START_MS + 3 * HOUR_MS);
+    assert_int_equal(integer(world, "SELECT count(*) FROM throughput WHERE node = 'far'"
+                                    " AND coalesce(running, queued, steps, drafted, admitted,"
+                                    " verified, accepted, target_rows, budget, tokens_per_step,"
+                                    " accepted_verified_ratio) IS NOT NULL"),
+                     0);
+    assert_int_equal(integer(world, "SELECT sum(busy_seconds) FROM throughput WHERE node = 'far'"),
+                     3600);
+    assert_int_equal(integer(world, "SELECT sum(emitted) FROM sample_1h WHERE verified IS NULL"),
+                     3600);
+    assert_int_equal(
+        integer(world, "SELECT count(*) FROM acceptance_by_position WHERE node = 'far'"), 0);
+    assert_int_equal(integer(world, "SELECT sum(verified) FROM throughput WHERE node = 'mixed'"),
+                     integer(world, "SELECT sum(verified) FROM sample_1h"));
+    assert_true(integer(world, "SELECT sum(verified) FROM sample_1h") > 0);
+}
+
 /* After all seconds are gone, new ones are still rolled up: ids go on. */
 static void ids_go_on_after_everything_expired(void **state)
 {
@@ -620,6 +659,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(views_add_up_at_all_times, make, clean),
         cmocka_unit_test_setup_teardown(order_does_not_matter, make, clean),
+        cmocka_unit_test_setup_teardown(unknown_counts_stay_unknown, make, clean),
         cmocka_unit_test_setup_teardown(ids_go_on_after_everything_expired, make, clean),
         cmocka_unit_test_setup_teardown(deletion_comes_in_chunks, make, clean),
         cmocka_unit_test_setup_teardown(row_limits_hold, make, clean),

@@ -1,6 +1,6 @@
 /* test_schema.c - migrations: forward, in one transaction, with a copy beside; all or nothing.
- * There is one version of the real schema so far, so the mechanism runs here with lists of steps
- * made for the test.
+ * The mechanism runs here with lists of steps made for the test; what a real step does to rows is
+ * tested beside it.
  */
 #include "config.h"
 
@@ -235,10 +235,46 @@ static void older_samples_have_no_prices(void **state)
                 1e-9);
 }
 
+/* An engine in another process had 0 for what it does not tell. Its own counts stay, as do those of
+ * a node of trimtab's. */
+static void counts_of_remote_engines_become_unknown(void **state)
+{
+    struct place *place = *state;
+    struct store_file file = {0};
+    struct schema_steps older = {schema_steps.sql, 3};
+    char *cause = NULL;
+    make_version_1(place);
+    if (store_file_open(&file, place->path, &older, NULL, &cause) != 0) fail_msg("%s", cause);
+    assert_int_equal(
+        sqlite3_exec(file.db,
+                     "INSERT INTO node VALUES(2, 'far', 'vllm');"
+                     "INSERT INTO run(run_id, node_id, engine, start_ms) VALUES(2, 2, 'vllm', 5);"
+                     "INSERT INTO sample VALUES(2, 2, 6, 2, 1, 0, 2, 3, 0, 0, 2, 7, 0,"
+                     " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);"
+                     "INSERT INTO sample_1m VALUES(2, 0, 2, 1, 1, 1, 0, 2, 3, 0, 0, 2, 7, 0,"
+                     " NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    store_file_close(&file);
+    store_close(place_open(place));
+    assert_int_equal(place_integer(place->path,
+                                   "SELECT count(*) FROM throughput WHERE node = 'far'"
+                                   " AND verified IS NULL AND admitted IS NULL AND drafted = 3"
+                                   " AND emitted = 7 AND accepted_verified_ratio IS NULL"),
+                     1);
+    assert_int_equal(
+        place_integer(place->path, "SELECT count(*) FROM sample_1m WHERE verified IS NULL"), 1);
+    assert_int_equal(place_integer(place->path, "SELECT verified FROM throughput WHERE node = 'a'"),
+                     3);
+    assert_int_equal(place_integer(place->path, "SELECT sum(reached) FROM acceptance_by_position"),
+                     3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(older_samples_have_no_prices, make, clean),
+        cmocka_unit_test_setup_teardown(counts_of_remote_engines_become_unknown, make, clean),
         cmocka_unit_test_setup_teardown(two_steps_at_once, make, clean),
         cmocka_unit_test_setup_teardown(earlier_backups_stay, make, clean),
         cmocka_unit_test_setup_teardown(a_step_that_fails_changes_nothing, make, clean),

@@ -109,6 +109,29 @@ static void series_are_sums_over_sums(void **state)
     }
 }
 
+/* A second in which one part of a ratio is unknown is in neither sum. */
+static void unknown_parts_are_left_out(void **state)
+{
+    struct place *place = *state;
+    struct points all, known;
+    struct reader *reader = place_reader(place);
+    sqlite3 *db = NULL;
+    assert_int_equal(read_series(reader, "tokens_per_step", 0, 100, 1000, &all), 100);
+    reader_close(reader);
+    assert_int_equal(sqlite3_open(place->path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE sample SET steps = NULL WHERE sample_id % 2", NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    reader = place_reader(place);
+    assert_int_equal(read_series(reader, "tokens_per_step", 0, 100, 1000, &known), 50);
+    assert_true(known.value[0] == all.value[known.time_ms[0] == all.time_ms[0] ? 0 : 1]);
+    read_series(reader, "tokens_per_step", 0, 100, 100000, &known);
+    assert_true(known.value[0] <
+                4); /* 60 to 66 tokens in 20 steps: not 40 seconds' over half of the steps */
+    reader_close(reader);
+}
+
 /* A day of a node at 1 Hz, with a refit a second in two strata. */
 static void make_day(struct place *place)
 {
@@ -178,6 +201,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(series_are_sums_over_sums, place_setup_samples,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(unknown_parts_are_left_out, place_setup_samples,
                                         place_teardown),
         cmocka_unit_test_setup_teardown(a_day_reads_fast, place_setup_samples, place_teardown),
     };

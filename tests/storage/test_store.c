@@ -127,6 +127,8 @@ static void unknown_is_null(void **state)
     struct store *store = place_open(place);
     struct store_sample sample = {.run_id = place_begin(store, "a"),
                                   .time_ms = 5,
+                                  .running = -1,
+                                  .drafted = -1,
                                   .draft_ms = NAN,
                                   .verify_ms = INFINITY,
                                   .own_ms = 1e300,
@@ -142,6 +144,7 @@ static void unknown_is_null(void **state)
     assert_int_equal(
         place_integer(place->path,
                       "SELECT count(*) FROM throughput WHERE step_ms IS NULL AND own_ms IS NULL"
+                      " AND running IS NULL AND drafted IS NULL AND accepted = 0 AND queued = 0"
                       " AND budget IS NULL AND tokens_per_step IS NULL AND mode = 'unknown'"),
         1);
     assert_int_equal(

@@ -11,7 +11,7 @@ usage: fake_vllm.py PORT-FILE FOLDER-OF-EXTENSION [OPTION...]
   broken-rank=R   that worker loses its manager after the start
   raise           the second trimtab_read is an exception in a worker (HTTP 500)
   huge            /server_info is larger than any
-  page=FILE       /metrics is the body of this raw answer
+  page=FILE       /metrics is the body of this raw answer; with steps its tokens grow by 200 a second
   steps           drafts are graded all the time: slope 1.2, intercepts -0.3
   steps-flip      the same, and the law turns round when coefficients are written
 """
@@ -20,6 +20,7 @@ import json
 import math
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -77,6 +78,21 @@ def grade(generator):
         test_worker.budget(rank)
 
 
+START = time.monotonic()
+
+
+def page():
+    with open(options["page"], "rb") as file:
+        body = file.read().partition(b"\r\n\r\n")[2]
+    if not any(word.startswith("steps") for word in options):
+        return body
+    made = int((time.monotonic() - START) * 200)
+    for head, more in ((b"vllm:generation_tokens_total", made), (b"vllm:iteration_tokens_total_count", made // 4)):
+        body = re.sub(rb"(?m)^(" + head + rb"\{[^}]*\} )([0-9.e+]+)$",
+                      lambda found, more=more: found.group(1) + str(float(found.group(2)) + more).encode(), body)
+    return body
+
+
 def step_forever():
     generator = random.Random(5)
     while True:
@@ -110,8 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/version":
             self.answer(200, {"version": "0.33.0"})
         elif self.path == "/metrics" and "page" in options:
-            with open(options["page"], "rb") as file:
-                body = file.read().partition(b"\r\n\r\n")[2]
+            body = page()
             self.send_response(200)
             self.send_header("content-type", "text/plain; version=1.0.0; charset=utf-8")
             self.send_header("content-length", str(len(body)))
