@@ -257,6 +257,50 @@ static int settle_nodes(struct configuration *configuration, char **cause)
 
 /* ---- values */
 
+static int check_mode(const char *value, char **cause)
+{
+    enum mode ignored;
+
+    if (mode_parse(value, &ignored)) return 0;
+    cause_set(cause, "mode is one of adaptive, fixed, off, shadow, not \"%s\"", value);
+    return -1;
+}
+
+static int check_estimator(const char *value, char **cause)
+{
+    enum tt_estimator_kind ignored;
+
+    if (estimator_parse(value, &ignored)) return 0;
+    cause_set(cause, "estimator is online or parity, not \"%s\"", value);
+    return -1;
+}
+
+static int check_device(const char *value, char **cause)
+{
+    const char *number = strncmp(value, "cuda:", 5) == 0 ? value + 5 : "";
+
+    if (strcmp(value, "auto") == 0 || strcmp(value, "cpu") == 0) return 0;
+    if (*number && strlen(number) <= 3 && !number[strspn(number, "0123456789")]) return 0;
+    cause_set(cause, "device is cpu, cuda:N or auto, not \"%s\"", value);
+    return -1;
+}
+
+static int check_text(const struct option_row *row, const char *value, char **cause)
+{
+    static const struct {
+        const char *name;
+        int (*check)(const char *value, char **cause);
+    } checks[] = {{"name", check_name},
+                  {"mode", check_mode},
+                  {"estimator", check_estimator},
+                  {"device", check_device},
+                  {"listen", listen_check}};
+
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        if (strcmp(row->name, checks[i].name) == 0) return checks[i].check(value, cause);
+    return 0;
+}
+
 /* `base` is what the row's table describes. */
 static int set_value(void *base, const struct option_row *row, const char *value, char **cause)
 {
@@ -268,6 +312,7 @@ static int set_value(void *base, const struct option_row *row, const char *value
     case NODE:
         return add_node(base, value, cause);
     case TEXT:
+        if (value[0] && check_text(row, value, cause) != 0) return -1;
         if (value[0]) return set_text(slot, value, cause);
         cause_set(cause, "%s wants a value (%s)", row->name, row->argument);
         return -1;
@@ -441,28 +486,11 @@ static int set_places(struct configuration *configuration, char **cause)
                      cause);
 }
 
-/* auto, cpu or cuda:N. */
-static bool is_device(const char *device)
+static int check_drafts(const struct configuration *configuration, char **cause)
 {
-    const char *number = device + 5;
-
-    if (strncmp(device, "cuda:", 5) != 0)
-        return strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0;
-    return *number && strlen(number) <= 3 && number[strspn(number, "0123456789")] == '\0';
-}
-
-/* What the texts may be: said before anything is opened. */
-static int check_values(const struct configuration *configuration, char **cause)
-{
-    struct policy ignored;
-    const char *draft_file;
-
-    if (check_name(configuration->name, cause) != 0 ||
-        configuration_policy(configuration, &ignored, &draft_file, cause) != 0 ||
-        listen_check(configuration->listen, cause) != 0)
-        return -1;
-    if (is_device(configuration->device)) return 0;
-    cause_set(cause, "--device %s: it is cpu, cuda:N or auto", configuration->device);
+    if (configuration->fixed_draft <= configuration->max_draft) return 0;
+    cause_set(cause, "--fixed-draft %d is above --max-draft %d", configuration->fixed_draft,
+              configuration->max_draft);
     return -1;
 }
 
@@ -481,7 +509,7 @@ int configuration_read(struct configuration *configuration, int argc, char **arg
         read_file(configuration, SYSTEM_FILE, cause) != 0)
         goto out;
     if (read_arguments(configuration, argc, argv, cause) != 0) goto out;
-    if (check_values(configuration, cause) != 0) goto out;
+    if (check_drafts(configuration, cause) != 0) goto out;
     if (settle_nodes(configuration, cause) != 0) goto out;
     status = set_places(configuration, cause);
 out:
@@ -519,8 +547,8 @@ void configuration_print_help(FILE *out)
     }
 }
 
-int configuration_policy(const struct configuration *configuration, struct policy *policy,
-                         const char **draft_file, char **cause)
+void configuration_policy(const struct configuration *configuration, struct policy *policy,
+                          const char **draft_file)
 {
     const char *draft = configuration->draft;
 
@@ -533,25 +561,12 @@ int configuration_policy(const struct configuration *configuration, struct polic
         .draft = DRAFT_AUTO,
     };
     *draft_file = NULL;
-    if (!mode_parse(configuration->mode, &policy->mode)) {
-        cause_set(cause, "--mode %s: it is one of adaptive, fixed, off, shadow",
-                  configuration->mode);
-        return -1;
-    }
-    if (!estimator_parse(configuration->estimator, &policy->estimator)) {
-        cause_set(cause, "--estimator %s: it is online or parity", configuration->estimator);
-        return -1;
-    }
-    if (policy->fixed_draft > policy->max_draft) {
-        cause_set(cause, "--fixed-draft %d is above --max-draft %d", policy->fixed_draft,
-                  policy->max_draft);
-        return -1;
-    }
+    mode_parse(configuration->mode, &policy->mode);
+    estimator_parse(configuration->estimator, &policy->estimator);
     if (strcmp(draft, "ngram") == 0)
         policy->draft = DRAFT_NGRAM;
     else if (strcmp(draft, "none") == 0)
         policy->draft = DRAFT_NONE;
     else
         *draft_file = draft;
-    return 0;
 }

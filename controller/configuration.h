@@ -40,9 +40,8 @@ struct configuration {
 int configuration_read(struct configuration *configuration, int argc, char **argv, char **cause);
 void configuration_clear(struct configuration *configuration);
 void configuration_print_help(FILE *out);
-/* The policy that the configuration asks for; `draft` none|ngram|auto|FILE. 0, or -1 with *cause.
- */
-int configuration_policy(const struct configuration *configuration, struct policy *policy,
-                         const char **draft_file, char **cause);
+/* The policy that the configuration asks for; *draft_file: its draft model, else NULL. */
+void configuration_policy(const struct configuration *configuration, struct policy *policy,
+                          const char **draft_file);
 
 #endif

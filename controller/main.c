@@ -112,7 +112,7 @@ static int open_replay(struct daemon *daemon, char **cause)
     const char *draft;
     char *warning = NULL;
 
-    if (configuration_policy(from, &options.policy, &draft, cause) != 0) return -1;
+    configuration_policy(from, &options.policy, &draft);
     daemon->node = node_replay_open(&options, &warning, cause);
     if (warning) fprintf(stderr, "trimtabd: warning: %s\n", warning);
     free(warning);
@@ -146,7 +146,7 @@ static int open_llama(struct daemon *daemon, char **cause)
         options.cache_dir = NULL;
     }
     free(ignored);
-    if (configuration_policy(from, &options.policy, &options.draft, cause) != 0) return -1;
+    configuration_policy(from, &options.policy, &options.draft);
     daemon->node = node_llama_open(&options, cause);
     return daemon->node ? 0 : -1;
 }
@@ -212,7 +212,7 @@ static void say_ready(const struct daemon *daemon)
 }
 
 /* Policy of its own engine, where the file asks for another one than before. */
-static int reload_policy(struct daemon *daemon, const struct configuration *fresh, char **cause)
+static void reload_policy(struct daemon *daemon, const struct configuration *fresh, char **cause)
 {
     static const struct node_actor actor = {"SIGHUP", "signal"};
     struct node *node = daemon->node;
@@ -220,10 +220,9 @@ static int reload_policy(struct daemon *daemon, const struct configuration *fres
     const char *draft;
     int64_t generation;
 
-    if (configuration_policy(fresh, &after, &draft, cause) != 0 ||
-        configuration_policy(&daemon->configuration, &before, &draft, cause) != 0)
-        return -1;
-    if (!node) return 0;
+    configuration_policy(fresh, &after, &draft);
+    configuration_policy(&daemon->configuration, &before, &draft);
+    if (!node) return;
     if (after.mode != before.mode)
         node->ops->set_mode(node, after.mode, -1, "configuration reloaded", &actor, &generation,
                             cause);
@@ -238,7 +237,6 @@ static int reload_policy(struct daemon *daemon, const struct configuration *fres
         node->ops->set(node, settings, -1, "configuration reloaded", &actor, &generation, cause);
         json_decref(settings);
     }
-    return 0;
 }
 
 /* Settings that may change while serving are taken from the file again; the others are named. */
@@ -254,11 +252,7 @@ static void reload(struct daemon *daemon)
         complain("reload: nothing changed", cause, 0);
         return;
     }
-    if (reload_policy(daemon, &fresh, &cause) != 0) {
-        configuration_clear(&fresh);
-        complain("reload: nothing changed", cause, 0);
-        return;
-    }
+    reload_policy(daemon, &fresh, &cause);
     if (cause) complain("reload", cause, 0);
     cause = NULL;
     if (fleet_apply(daemon->fleet, fresh.nodes, fresh.nodes_count, daemon->server, &cause) != 0)
