@@ -139,6 +139,8 @@ static int export_database(const struct export *export, char **cause)
     int64_t version = 0;
     int rc = sqlite3_open_v2(export->temporary, &db,
                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI, NULL);
+    if (rc == SQLITE_OK)
+        sqlite3_progress_handler(db, READER_CHECK_STEPS, reader_check, export->reader);
     /* no journal: a failed export is deleted, and a good one is synchronised once */
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", NULL, NULL,
@@ -174,9 +176,12 @@ static int export_view(const struct export *export, const struct view *view,
     char *sql = name ? sqlite3_mprintf("SELECT %s* FROM %s WHERE %s >= ?1", name, view->name,
                                        view->until_ms)
                      : NULL;
-    int rc =
-        sql ? reader_print_bound(export->reader, sql, &since, 1, NULL, format, out, &end, cause)
-            : storage_fail(cause, "out of memory");
+    char *why = NULL;
+    int rc = sql ? reader_print_bound(export->reader, sql, &since, 1, NULL, format, out, &end, &why)
+                 : -1;
+    if (rc != 0)
+        storage_fail(cause, "cannot export to %s: %s", export->to, why ? why : "out of memory");
+    free(why);
     sqlite3_free(sql);
     sqlite3_free(name);
     return rc;
@@ -273,7 +278,8 @@ static int check_place(const struct export *export, enum export_form form, bool 
     if (!overwrite)
         return storage_fail(cause, "%s exists; give another name, or ask for it to be replaced",
                             to);
-    if (S_ISDIR(there.st_mode) ? form != EXPORT_CSV || !holds_only_exports(to) : form == EXPORT_CSV)
+    if (form == EXPORT_CSV ? !S_ISDIR(there.st_mode) || !holds_only_exports(to)
+                           : !S_ISREG(there.st_mode))
         return storage_fail(cause, "%s is not an earlier export and is not replaced", to);
     char *wal = NULL;
     bool in_use =

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct printer {
     int columns;
     int64_t rows;
     bool failed; /* out of memory */
+    int error;   /* errno of the first write that failed; 0 = none */
     bool begun;
     char **names;      /* (columns), unique */
     int *name_width;   /* (columns) */
@@ -371,6 +373,11 @@ static void put_csv_row(struct printer *printer, const struct reader_value *valu
     putc('\n', printer->out);
 }
 
+static void note_error(struct printer *printer)
+{
+    if (printer->error == 0 && ferror(printer->out)) printer->error = errno ? errno : EIO;
+}
+
 static bool print_row(void *state, int columns, const char *const *names,
                       const struct reader_value *values)
 {
@@ -388,7 +395,8 @@ static bool print_row(void *state, int columns, const char *const *names,
         printer->rows++;
     }
     printer->failed = !good;
-    return good && !ferror(printer->out);
+    note_error(printer);
+    return good && printer->error == 0;
 }
 
 static void end_output(struct printer *printer)
@@ -406,10 +414,12 @@ int reader_print_bound(struct reader *reader, const char *sql, const struct read
     *end = reader_query(reader, sql, bind, bind_count, limits, print_row, &printer, cause);
     end_output(
         &printer); /* also after an error in the middle: what was printed stays well-formed */
-    if (printer.failed)
+    note_error(&printer);
+    if (fflush(out) != 0) note_error(&printer);
+    if (printer.failed) {
         storage_fail(cause, "out of memory");
-    else if (*end != READER_ERROR && (fflush(out) != 0 || ferror(out))) {
-        storage_fail(cause, "cannot write the result");
+    } else if (*end != READER_ERROR && printer.error != 0) {
+        storage_fail(cause, "cannot write the result: %s", strerror(printer.error));
         *end = READER_ERROR;
     }
     free_kept(&printer);

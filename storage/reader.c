@@ -22,7 +22,6 @@
 #include "storage/views.h"
 
 #define BUSY_MS 1000
-#define PROGRESS_STEPS 1000    /* virtual machine steps between looks at the clock: microseconds */
 #define VALUE_BYTES (16 << 20) /* longest string or blob that a query may make */
 
 /* ---- what a statement may do */
@@ -91,9 +90,10 @@ static int authorize(void *state, int action, const char *first, const char *sec
     return SQLITE_DENY;
 }
 
-static int check_deadline(void *state)
+int reader_check(void *state)
 {
     struct reader *reader = state;
+    if (reader->stop && *reader->stop) return 1;
     if (reader->deadline_ms == 0 || storage_monotonic_ms() < reader->deadline_ms) return 0;
     reader->timed_out = true;
     return 1;
@@ -188,6 +188,10 @@ static int check_state(struct reader *reader, enum schema_state state, char **ca
 
 static int open_reader(struct reader *reader, char **cause)
 {
+    struct stat status;
+    if (stat(reader->path, &status) == 0 && S_ISDIR(status.st_mode))
+        return storage_fail(cause, "%s is a folder; name the file in it, like %s/trimtab.db",
+                            reader->path, reader->path);
     if (access(reader->path, R_OK) != 0) {
         if (errno == ENOENT)
             return storage_fail(cause, "there is no store at %s; start trimtabd, or name its file",
@@ -236,7 +240,7 @@ struct reader *reader_open(const char *path, char **cause)
         sqlite3_create_function(reader->db, "sqrt", 1, flags, NULL, sqrt_function, NULL, NULL);
         sqlite3_create_function(reader->db, "exp", 1, flags, NULL, exp_function, NULL, NULL);
     }
-    sqlite3_progress_handler(reader->db, PROGRESS_STEPS, check_deadline, reader);
+    sqlite3_progress_handler(reader->db, READER_CHECK_STEPS, reader_check, reader);
     sqlite3_set_authorizer(reader->db, authorize, reader);
     return reader;
 }
@@ -248,6 +252,11 @@ void reader_close(struct reader *reader)
     free(reader->uri);
     free(reader->path);
     free(reader);
+}
+
+void reader_stop_when(struct reader *reader, const volatile sig_atomic_t *stop)
+{
+    reader->stop = stop;
 }
 
 int reader_run(struct reader *reader, const char *sql, char **cause)

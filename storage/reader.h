@@ -7,6 +7,7 @@
 #ifndef STORAGE_READER_H
 #define STORAGE_READER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,9 @@ struct reader;
  * schema. */
 struct reader *reader_open(const char *path, char **cause);
 void reader_close(struct reader *reader); /* NULL-safe */
+/* From now on what is under way fails with "interrupted" once *stop is not 0, which a signal
+ * handler may set; it outlives the reader. */
+void reader_stop_when(struct reader *reader, const volatile sig_atomic_t *stop);
 
 struct reader_limits {
     int64_t time_ms, rows;
@@ -57,15 +61,15 @@ int reader_print(struct reader *reader, const char *sql, const struct reader_lim
 /* A consistent stand-alone copy of all rows newer than since_ms (0 = everything) while the daemon
  * writes. The ending of `to` decides: .db/.sqlite, .csv (a folder of one file a view), .jsonl. An
  * existing file is refused unless overwrite. progress(done 0..1) may be NULL. Returns 0, or -1 with
- * *cause; on failure nothing is left at `to`. */
+ * *cause; on failure nothing is left at `to` or beside it. */
 int reader_export(struct reader *reader, const char *to, int64_t since_ms, bool overwrite,
                   void (*progress)(void *state, double done), void *state, char **cause);
 
 /* One series for charts. series: "throughput_tps", "step_ms", "tokens_per_step", "accepted_ratio",
- * "budget", "rows_per_step", "slope", "slope_se", "drift_z", and of position K "intercept.K", "intercept_se.K",
- * "accepted.K", "predicted.K". Points are means over `step_ms` buckets of [from_ms, to_ms),
- * from the tier that fits; gaps are absent. Calls point(time_ms, value). Returns the number of
- * points, or -1 with *cause. */
+ * "budget", "rows_per_step", "slope", "slope_se", "drift_z", and of position K "intercept.K",
+ * "intercept_se.K", "accepted.K", "predicted.K". Points are means over `step_ms` buckets of
+ * [from_ms, to_ms), from the tier that fits; gaps are absent. Calls point(time_ms, value). Returns
+ * the number of points, or -1 with *cause. */
 int reader_series(struct reader *reader, const char *node, const char *series, int64_t from_ms,
                   int64_t to_ms, int64_t step_ms,
                   void (*point)(void *state, int64_t time_ms, double value), void *state,

@@ -8,6 +8,9 @@
 
 #include "storage/reader.h"
 
+/* Virtual machine steps between two calls of reader_check: microseconds. */
+#define READER_CHECK_STEPS 1000
+
 struct reader {
     sqlite3 *db;
     char *path;
@@ -16,7 +19,12 @@ struct reader {
     char denied[128];    /* what the authorizer last refused */
     int64_t deadline_ms; /* monotonic; 0 = none */
     bool timed_out;
+    const volatile sig_atomic_t *stop; /* the caller's; NULL = nobody stops it */
 };
+
+/* SQLite's progress handler for any connection that works for `state`, a reader: nonzero at the
+ * deadline and when its caller stops it. */
+int reader_check(void *state);
 
 /* A statement of storage's own (BEGIN, COMMIT). Returns 0, or -1 with *cause. */
 int reader_run(struct reader *reader, const char *sql, char **cause);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -104,6 +105,32 @@ static void show_progress(void *state, double done)
     fprintf(stderr, "\rexporting %3.0f %%", fmin(fmax(done, 0), 1) * 100);
 }
 
+static volatile sig_atomic_t stopped; /* by this signal; 0 = not */
+
+static void on_signal(int number)
+{
+    stopped = number;
+}
+
+/* What is half made is removed before a signal ends the program. */
+static void watch_signals(struct reader *reader)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    reader_stop_when(reader, &stopped);
+}
+
+/* As the signal would have done. */
+static void end_by_signal(void)
+{
+    if (stopped == 0) return;
+    signal(stopped, SIG_DFL);
+    raise(stopped);
+}
+
 int verb_export(const struct options *options)
 {
     bool watched = isatty(STDERR_FILENO) != 0;
@@ -128,6 +155,7 @@ int verb_export(const struct options *options)
     }
     reader = open_store(options);
     if (reader == NULL) return EXIT_DEGRADED;
+    watch_signals(reader);
     result = reader_export(reader, options->export_to, since_ms, options->overwrite,
                            watched ? show_progress : NULL, NULL, &cause);
     if (watched) fputs("\r\033[K", stderr);
@@ -140,6 +168,7 @@ int verb_export(const struct options *options)
     }
     free(cause);
     reader_close(reader);
+    if (result != 0) end_by_signal();
     return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
 }
 

@@ -3,15 +3,18 @@
  */
 #include "config.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -53,6 +56,8 @@ static int make(void **state)
     return place_bench(place) ? 0 : -1;
 }
 
+static volatile sig_atomic_t stop; /* what every export here looks at */
+
 struct progress {
     int calls;
     double last;
@@ -72,6 +77,7 @@ static int export_to(const struct place *place, const char *to, int64_t since_ms
     struct reader *reader = place_reader(place);
     struct progress progress = {0};
     *cause = NULL;
+    reader_stop_when(reader, &stop);
     int rc = reader_export(reader, to, since_ms, overwrite, note_progress, &progress, cause);
     if (rc == 0)
         assert_true(progress.calls > 1 && progress.last == 1);
@@ -294,6 +300,13 @@ static void what_is_no_export_is_never_replaced(void **state)
     free(database);
     free(file);
     free(folder);
+    char *pipe = place_name(place, "pipe.jsonl"), *folder_of_mine = place_name(place, "folder.db");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_refused(place, pipe, true, "not an earlier export");
+    assert_int_equal(mkdir(folder_of_mine, 0700), 0);
+    assert_refused(place, folder_of_mine, true, "not an earlier export");
+    free(folder_of_mine);
+    free(pipe);
     char *odd = place_name(place, "stats.txt");
     assert_refused(place, odd, false, "should end in");
     free(odd);
@@ -326,6 +339,51 @@ static void a_failure_leaves_nothing(void **state)
     assert_tidy(place, 0);
 }
 
+/* A disk without room, by the limit of a file's size: the reason and the place are said, and what
+ * was half written is gone. */
+static void a_full_disk_is_told_and_leaves_nothing(void **state)
+{
+    struct place *place = *state;
+    static const char *const names[] = {"x.db", "x.csv", "x.jsonl"};
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small =
+        (struct rlimit){.rlim_cur = 40960,
+                        /* enough for the shared memory of a reader */ .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    for (int i = 0; i < 3; i++) {
+        char *to = place_name(place, names[i]), *cause, *expected = NULL;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        int rc = export_to(place, to, 0, false, &cause);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(rc, -1);
+        assert_true(asprintf(&expected, "cannot export to %s: ", to) > 0);
+        assert_non_null(strstr(cause, expected));
+        if (i > 0) assert_non_null(strstr(cause, strerror(EFBIG)));
+        assert_int_equal(access(to, F_OK), -1);
+        free(expected);
+        free(cause);
+        free(to);
+    }
+    assert_tidy(place, 0);
+}
+
+/* Ctrl-C of `trimtab export`. */
+static void a_stopped_export_leaves_nothing(void **state)
+{
+    struct place *place = *state;
+    static const char *const names[] = {"x.db", "x.csv", "x.jsonl"};
+    stop = 1;
+    for (int i = 0; i < 3; i++) {
+        char *to = place_name(place, names[i]);
+        assert_refused(place, to, false, "interrupt");
+        assert_int_equal(access(to, F_OK), -1);
+        free(to);
+    }
+    stop = 0;
+    assert_tidy(place, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +395,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_is_overwritten_unasked, make, place_teardown),
         cmocka_unit_test_setup_teardown(what_is_no_export_is_never_replaced, make, place_teardown),
         cmocka_unit_test_setup_teardown(a_failure_leaves_nothing, make, place_teardown),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_told_and_leaves_nothing, make,
+                                        place_teardown),
+        cmocka_unit_test_setup_teardown(a_stopped_export_leaves_nothing, make, place_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

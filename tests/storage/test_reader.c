@@ -332,7 +332,7 @@ static void a_full_output_is_an_error(void **state)
     assert_int_equal(
         reader_print(reader, "SELECT * FROM throughput", NULL, READER_CSV, full, stderr, &cause),
         -1);
-    assert_string_equal(cause, "cannot write the result");
+    assert_string_equal(cause, "cannot write the result: No space left on device");
     free(cause);
     fclose(full);
     reader_close(reader);
