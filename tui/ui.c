@@ -378,7 +378,7 @@ static unsigned act(struct ui *ui, enum action action)
     case ACTION_SLOWER:
     case ACTION_FASTER:
         change_interval(ui, action == ACTION_SLOWER);
-        return UI_DRAW;
+        return UI_DRAW | UI_REFRESH; /* the next sample may be due a whole old interval later */
     case ACTION_WIDER:
     case ACTION_NARROWER:
         change_window(ui, action == ACTION_WIDER ? 1 : -1);

@@ -37,7 +37,9 @@ void ui_draw_heads(struct screen *screen, int row, const struct ui_column *colum
 
         if (i == sorted && next > col)
             screen_put(screen, row, next - 2, 1, ELEMENT_TITLE,
-                       i == 0 ? "\xe2\x86\x91" : "\xe2\x86\x93"); /* names rise, figures fall */
+                       i == 0 || column[i].cols < 0
+                           ? "\xe2\x86\x91"
+                           : "\xe2\x86\x93"); /* names rise, figures fall */
         col = next;
     }
 }
