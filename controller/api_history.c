@@ -188,15 +188,23 @@ static bool add_decision(void *state, int columns, const char *const *names,
 }
 
 /* Events of the daemon itself belong to no node and are shown with each. */
+#define OF_NODE " AND (node = ?3 OR node IS NULL) ORDER BY time_ms "
 static const char decisions_sql[] =
-    "SELECT * FROM decisions WHERE time_ms >= ?1 AND time_ms < ?2"
-    " AND (node = ?3 OR node IS NULL) ORDER BY time_ms DESC LIMIT ?4";
+    "SELECT * FROM decisions WHERE time_ms >= ?1 AND time_ms < ?2" OF_NODE "DESC LIMIT ?4";
+/* The neighbours of the moment ?5 in that span, half of them before it or at it. */
+static const char around_sql[] =
+    "SELECT * FROM (SELECT * FROM decisions WHERE time_ms >= ?1 AND time_ms < ?2"
+    " AND time_ms <= ?5" OF_NODE "DESC LIMIT (?4 + 1) / 2)"
+    " UNION ALL "
+    "SELECT * FROM (SELECT * FROM decisions WHERE time_ms >= ?1 AND time_ms < ?2"
+    " AND time_ms > ?5" OF_NODE "LIMIT ?4 / 2) ORDER BY time_ms DESC";
+#undef OF_NODE
 
 void api_decisions(struct exchange *x)
 {
     struct node *node = api_find_node(x);
     struct reader_limits limits = {.time_ms = READ_TIME_MS, .rows = DECISIONS_MAX};
-    int64_t from_ms = 0, to_ms, limit = DECISIONS_DEFAULT;
+    int64_t from_ms = 0, to_ms, around_ms = -1, limit = DECISIONS_DEFAULT;
     struct reader *reader;
     char *cause = NULL;
 
@@ -204,6 +212,7 @@ void api_decisions(struct exchange *x)
     to_ms = exchange_server(x)->now_ms() + 1;
     if (!api_integer_argument(x, "to", 0, API_TIME_MAX_MS, &to_ms) ||
         !api_integer_argument(x, "from", 0, API_TIME_MAX_MS, &from_ms) ||
+        !api_integer_argument(x, "around", 0, API_TIME_MAX_MS, &around_ms) ||
         !api_integer_argument(x, "limit", 1, DECISIONS_MAX, &limit) ||
         !(reader = api_open_store(x)))
         return;
@@ -212,11 +221,13 @@ void api_decisions(struct exchange *x)
         {.type = READER_INTEGER, .integer = to_ms, .real = (double)to_ms},
         {.type = READER_TEXT, .text = node->id, .length = strlen(node->id)},
         {.type = READER_INTEGER, .integer = limit, .real = (double)limit},
+        {.type = READER_INTEGER, .integer = around_ms, .real = (double)around_ms},
     };
+    const bool around = around_ms >= 0;
     json_t *list = json_array();
-    enum reader_end end =
-        list ? reader_query(reader, decisions_sql, bind, 4, &limits, add_decision, list, &cause)
-             : READER_STOPPED;
+    enum reader_end end = list ? reader_query(reader, around ? around_sql : decisions_sql, bind,
+                                              around ? 5 : 4, &limits, add_decision, list, &cause)
+                               : READER_STOPPED;
     if (end == READER_DONE || end == READER_ROW_LIMIT)
         reply_json(&x->reply, 200,
                    json_pack("{s:s, s:O}", "schema", "trimtab.decisions/1", "decisions", list));

@@ -24,9 +24,8 @@
 #define HISTORY_EVERY_MS 60000
 #define DECISIONS_EVERY_MS 15000
 #define DECISIONS_SHOWN_EVERY_MS 2000
-#define COST_LEAST_MS 2000      /* the node's loop answers this one between two steps */
-#define AFTER_LEAST_MS 86400000 /* decisions after the moment that is looked at */
-#define HISTORY_POINTS 450      /* about the dot columns of a wide screen */
+#define COST_LEAST_MS 2000 /* the node's loop answers this one between two steps */
+#define HISTORY_POINTS 450 /* about the dot columns of a wide screen */
 
 struct collector {
     struct client *reader, *writer;
@@ -214,9 +213,7 @@ static void fetch_decisions(struct collector *collector, const struct schedule *
     char rest[64] = "decisions?limit=500";
 
     if (wishes->at_ms > 0)
-        snprintf(rest, sizeof rest, "decisions?limit=500&to=%" PRId64,
-                 wishes->at_ms +
-                     (wishes->window_ms > AFTER_LEAST_MS ? wishes->window_ms : AFTER_LEAST_MS));
+        snprintf(rest, sizeof rest, "decisions?limit=500&around=%" PRId64, wishes->at_ms);
     fetch_of_node(collector, schedule, rest, NEWS_DECISIONS);
 }
 

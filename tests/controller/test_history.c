@@ -230,6 +230,7 @@ static void test_bad_questions(void **state)
         {"history?series=slope&from=-1", 400},
         {"decisions?limit=0", 400},
         {"decisions?limit=1001", 400},
+        {"decisions?around=noon", 400},
         {"decisions?from=99999999999999999999", 400},
         {"past?at=yesterday", 400},
         {"past?at=-1", 400},
@@ -276,6 +277,25 @@ static void test_decisions(void **state)
     assert_true(json_equal(mode, wanted));
     json_decref(wanted);
     assert_string_equal(json_string_value(json_object_get(gap, "severity")), "warning");
+    assert_true(json_array_size(list) > 2);
+    for (i = 1; i < json_array_size(list); i++) { /* the two nearest, however many are newer */
+        const json_int_t at_ms =
+            json_integer_value(json_object_get(json_array_get(list, i), "time_ms"));
+        json_t *near_by, *two;
+        char path[120];
+
+        if (json_integer_value(json_object_get(json_array_get(list, i - 1), "time_ms")) == at_ms)
+            continue;
+        snprintf(path, sizeof path, "/api/v1/nodes/local/decisions?limit=2&around=%lld",
+                 (long long)at_ms);
+        near_by = get(w, path, 200);
+        two = json_object_get(near_by, "decisions");
+        assert_int_equal(json_array_size(two), 2);
+        assert_true(json_integer_value(json_object_get(json_array_get(two, 0), "time_ms")) > at_ms);
+        assert_int_equal(json_integer_value(json_object_get(json_array_get(two, 1), "time_ms")),
+                         at_ms);
+        json_decref(near_by);
+    }
     json_decref(body);
     body = get(w, "/api/v1/nodes/local/decisions?limit=1", 200);
     assert_int_equal(json_array_size(json_object_get(body, "decisions")), 1);
