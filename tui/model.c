@@ -102,12 +102,19 @@ const struct model_node *model_watched(const struct model *model)
     return NULL;
 }
 
+static bool is_old(int64_t age_ms, int64_t interval_ms)
+{
+    return age_ms > STALE_LEAST_MS && age_ms > STALE_INTERVALS * interval_ms;
+}
+
 bool model_is_stale(const struct model *model, int64_t mono_ms, int64_t interval_ms)
 {
-    int64_t limit = STALE_INTERVALS * interval_ms;
+    return model->snapshot_known && is_old(mono_ms - model->advanced_mono_ms, interval_ms);
+}
 
-    if (limit < STALE_LEAST_MS) limit = STALE_LEAST_MS;
-    return model->snapshot_known && mono_ms - model->advanced_mono_ms > limit;
+bool model_nodes_are_stale(const struct model *model, int64_t mono_ms, int64_t interval_ms)
+{
+    return model->nodes_known && is_old(mono_ms - model->nodes_mono_ms, interval_ms);
 }
 
 void model_series_label(int series, char *out, size_t size)
@@ -189,7 +196,7 @@ static int check_schema(const json_t *document, const char *schema, const char *
     return 0;
 }
 
-int model_take_nodes(struct model *model, const json_t *nodes, char **cause)
+int model_take_nodes(struct model *model, const json_t *nodes, int64_t mono_ms, char **cause)
 {
     const json_t *item, *health;
     size_t i;
@@ -228,6 +235,7 @@ int model_take_nodes(struct model *model, const json_t *nodes, char **cause)
     }
     model->read_only = json_is_true(json_object_get(nodes, "read_only"));
     model->nodes_known = true;
+    model->nodes_mono_ms = mono_ms;
     if (model->node_id[0] == '\0' && model->nodes_count > 0) model_watch(model, model->node[0].id);
     return 0;
 }

@@ -116,6 +116,7 @@ struct model {
     char node_id[SNAPSHOT_NAME]; /* the node that is watched; empty before the first list */
     bool nodes_known, read_only; /* read_only: the daemon's word about our right */
     int nodes_count;
+    int64_t nodes_mono_ms; /* when the list came */
     struct model_node node[MODEL_NODES];
     bool snapshot_known;
     struct snapshot snapshot;  /* the last one */
@@ -152,7 +153,7 @@ void model_look(struct model *model, int64_t time_ms);
 
 /* Each returns 0, or -1 with *cause (malloc'd); documents of another node than the watched one are
  * ignored. */
-int model_take_nodes(struct model *model, const json_t *nodes, char **cause);
+int model_take_nodes(struct model *model, const json_t *nodes, int64_t mono_ms, char **cause);
 int model_take_snapshot(struct model *model, const json_t *snapshot, int64_t mono_ms, char **cause);
 int model_take_history(struct model *model, const json_t *history, char **cause);
 int model_take_requests(struct model *model, const json_t *requests, char **cause);
@@ -181,6 +182,8 @@ const struct model_setting *model_setting_named(const struct model *model, const
 const struct model_node *model_watched(const struct model *model);
 /* Nothing new for longer than max(3 intervals, 5 s)? (console, rule 3) */
 bool model_is_stale(const struct model *model, int64_t mono_ms, int64_t interval_ms);
+/* The same of the list of nodes, which is fetched every interval where it is shown. */
+bool model_nodes_are_stale(const struct model *model, int64_t mono_ms, int64_t interval_ms);
 /* Names for the history API: `slope`, `intercept.3`, … */
 void model_series_label(int series, char *out, size_t size);
 

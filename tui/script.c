@@ -126,7 +126,7 @@ static int take(struct script *script, json_t *document, char **cause)
     } else if (strncmp(schema, "trimtab.nodes/", 14) == 0) {
         json_decref(script->nodes);
         script->nodes = json_incref(document);
-        result = model_take_nodes(model, document, cause);
+        result = model_take_nodes(model, document, script->now_ms - script->start_ms, cause);
     } else if (strncmp(schema, "trimtab.snapshot/", 17) == 0) {
         json_decref(script->snapshot);
         script->snapshot = json_incref(document);

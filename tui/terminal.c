@@ -303,7 +303,7 @@ static void take_one(struct terminal *terminal, const struct news *news)
     }
     switch (news->kind) {
     case NEWS_NODES:
-        result = model_take_nodes(model, news->json, &cause);
+        result = model_take_nodes(model, news->json, monotonic_ms(), &cause);
         break;
     case NEWS_SNAPSHOT:
         result = model_take_snapshot(model, news->json, monotonic_ms(), &cause);

@@ -114,7 +114,7 @@ static int print_once_screen(struct client *client, const struct ui_options *ui_
         screen_free(screen);
         return EXIT_DEGRADED;
     }
-    (void)model_take_nodes(ui_model(ui), nodes, &cause);
+    (void)model_take_nodes(ui_model(ui), nodes, 0, &cause);
     model_watch(ui_model(ui), node);
     (void)model_take_snapshot(ui_model(ui), document[0], 0, &cause);
     add_past(client, ui_model(ui), node, last->time_ms);

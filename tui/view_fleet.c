@@ -106,9 +106,11 @@ static enum element node_element(const struct model_node *node, int column)
                                                   : ELEMENT_BAD;
 }
 
+/* list_age_s: of the list that the node's figures came with. */
 static void draw_node(struct screen *screen, int row, int cols, const struct model_node *node,
-                      bool watched)
+                      bool watched, double list_age_s)
 {
+    const double age_s = node->age_s + list_age_s;
     char tps[TEXT_NUMBER], length[TEXT_NUMBER], ratio[TEXT_NUMBER], slope[TEXT_NUMBER],
         queue[TEXT_NUMBER], drift[TEXT_NUMBER], age[TEXT_NUMBER], tier[TEXT_NUMBER];
     const char *text[NODE_COLUMNS] = {
@@ -129,12 +131,12 @@ static void draw_node(struct screen *screen, int row, int cols, const struct mod
     };
     int col = 1;
 
-    if (isnan(node->age_s))
+    if (isnan(age_s))
         snprintf(age, sizeof age, "%s", TEXT_UNKNOWN);
-    else if (node->age_s < 10)
-        snprintf(age, sizeof age, "%.1f s", node->age_s);
+    else if (age_s < 10)
+        snprintf(age, sizeof age, "%.1f s", age_s);
     else
-        text_age(age, node->age_s);
+        text_age(age, age_s);
     if (watched) screen_put_char(screen, row, 0, ELEMENT_POINT, 0x25b6);
     for (int i = 0; i < NODE_COLUMNS; i++)
         col = ui_draw_field(screen, row, col, &node_column[i], cols, node_element(node, i),
@@ -174,8 +176,10 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
     struct ui_sorting sorting;
     struct layout layout;
     const struct rect *body = &layout.part[LAYOUT_BODY], *detail = &layout.part[LAYOUT_DETAIL];
+    const double list_age_s = (double)(ui->mono_ms - model->nodes_mono_ms) / 1000;
+    const bool stale = model_nodes_are_stale(model, ui->mono_ms, ui->options.interval_ms);
     int count = 0, rows;
-    char title[80];
+    char title[120], age[TEXT_NUMBER];
 
     ui_frame(ui, screen, LAYOUT_LIST_DETAIL, 4, &layout);
     list->sort %= NODE_SORTS;
@@ -183,8 +187,9 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
     for (int i = 0; i < model->nodes_count; i++)
         if (node_matches(&model->node[i], list->filter)) ui->order[count++] = i;
     qsort_r(ui->order, (size_t)count, sizeof ui->order[0], compare_nodes, &sorting);
-    snprintf(title, sizeof title, "Fleet  %d node%s", model->nodes_count,
-             model->nodes_count == 1 ? "" : "s");
+    snprintf(title, sizeof title, "Fleet  %d node%s%s%s%s", model->nodes_count,
+             model->nodes_count == 1 ? "" : "s", stale ? ", told " : "",
+             stale ? text_age(age, list_age_s) : "", stale ? " ago" : "");
     ui_draw_title(ui, screen, body, title);
     ui_draw_filter_note(screen, body, list, count, model->nodes_count);
     ui_draw_heads(screen, body->row + 1, node_column, NODE_COLUMNS, body->cols, sorting.by);
@@ -195,9 +200,10 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
         const struct model_node *node = &model->node[ui->order[i]];
         int row = body->row + 2 + i - list->top;
 
-        draw_node(screen, row, body->cols, node, strcmp(node->id, model->node_id) == 0);
+        draw_node(screen, row, body->cols, node, strcmp(node->id, model->node_id) == 0, list_age_s);
         if (i == list->selected) screen_paint(screen, row, 0, body->cols, ELEMENT_SELECTED);
     }
     if (count > 0 && detail->rows >= 3)
         draw_node_detail(ui, screen, detail, &model->node[ui->order[list->selected]]);
+    if (stale) screen_dim(screen, body);
 }

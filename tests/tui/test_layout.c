@@ -183,7 +183,7 @@ static void test_every_view_draws_at_any_size(void **state)
         for (int i = 0; i < 8; i++) { /* 0: nothing is known yet */
             json_t *document = i > 0 ? load(files[i - 1]) : NULL;
 
-            if (i == 1) assert_int_equal(model_take_nodes(ui_model(ui), document, &cause), 0);
+            if (i == 1) assert_int_equal(model_take_nodes(ui_model(ui), document, 0, &cause), 0);
             if (i == 2) assert_int_equal(model_take_history(ui_model(ui), document, &cause), 0);
             if (i == 3) assert_int_equal(model_take_decisions(ui_model(ui), document, &cause), 0);
             if (i == 4) assert_int_equal(model_take_requests(ui_model(ui), document, &cause), 0);

@@ -397,7 +397,7 @@ static void test_documents_of_another_schema_change_nothing(void **state)
         json_t *document = json_loads(texts[i], 0, NULL);
         char *cause = NULL;
 
-        assert_int_equal(model_take_nodes(model, document, &cause), -1);
+        assert_int_equal(model_take_nodes(model, document, 0, &cause), -1);
         assert_non_null(cause);
         free(cause);
         cause = NULL;
