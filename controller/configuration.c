@@ -396,8 +396,12 @@ static int read_arguments(struct configuration *configuration, int argc, char **
 /* -------------------------------------------------------------------------------------------------
  * the file */
 
+#define SECTION_MAX 49 /* bytes of a section's name that inih keeps */
+
 struct file_state {
     struct configuration *configuration;
+    FILE *file;
+    int line, cause_line; /* read so far; of the first fault */
     char *cause;
 };
 
@@ -416,9 +420,9 @@ static int read_node_pair(struct file_state *file, const char *node_name, const 
     return set_value(node, row, value, &file->cause) == 0;
 }
 
-static int read_pair(void *state, const char *section, const char *name, const char *value)
+static int take_pair(struct file_state *file, const char *section, const char *name,
+                     const char *value)
 {
-    struct file_state *file = state;
     const struct option_row *row = find_row(table, ROWS, name);
 
     if (strncmp(section, NODE_SECTION, sizeof NODE_SECTION - 1) == 0)
@@ -437,21 +441,75 @@ static int read_pair(void *state, const char *section, const char *name, const c
     return set_value(file->configuration, row, value, &file->cause) == 0;
 }
 
+/* For inih: the first fault stands, whatever comes behind it. */
+static int read_pair(void *state, const char *section, const char *name, const char *value)
+{
+    struct file_state *file = state;
+
+    if (file->cause) return 0;
+    file->cause_line = file->line;
+    return take_pair(file, section, name, value);
+}
+
+/* The line in hand is passed over; true when its fault is the first. */
+static bool is_first_fault(struct file_state *file, char *line)
+{
+    line[0] = '\0';
+    if (file->cause) return false;
+    file->cause_line = file->line;
+    return true;
+}
+
+/* For inih, which would cut a long line or section in two in silence, and take an indented line for
+ * more of the value before it. */
+static char *read_line(char *line, int size, void *state)
+{
+    struct file_state *file = state;
+    size_t length;
+
+    if (!fgets(line, size, file->file)) return NULL;
+    file->line++;
+    length = strlen(line);
+    if ((length == 0 || line[length - 1] != '\n') && !feof(file->file)) {
+        int byte = 0;
+
+        if ((int)length == size - 1)
+            while (byte != '\n' && byte != EOF) byte = fgetc(file->file);
+        if (is_first_fault(file, line))
+            cause_set(&file->cause,
+                      "not a line of text of at most %d bytes; on the command line an option may "
+                      "be longer",
+                      size - 2);
+        return line;
+    }
+    memmove(line, line + strspn(line, " \t"), length + 1 - strspn(line, " \t"));
+    if (line[0] == '[' && strcspn(line + 1, "]") > SECTION_MAX && is_first_fault(file, line))
+        cause_set(&file->cause,
+                  "the name of a section has at most %d bytes; a key `node = NAME=URL` may hold a "
+                  "longer one",
+                  SECTION_MAX);
+    return line;
+}
+
 static int read_file(struct configuration *configuration, const char *path, char **cause)
 {
-    struct file_state state = {configuration, NULL};
-    int status = ini_parse(path, read_pair, &state);
+    struct file_state state = {.configuration = configuration, .file = fopen(path, "re")};
+    bool ok = false;
+    int status = state.file ? ini_parse_stream(read_line, &state, read_pair, &state) : -1;
 
-    if (status == 0) return 0;
-    if (status == -1)
+    if (!state.file || ferror(state.file))
         cause_set(cause, "cannot read the configuration %s: %s", path, strerror(errno));
     else if (status == -2)
         cause_set(cause, "out of memory");
+    else if (state.cause && (status == 0 || status >= state.cause_line))
+        cause_set(cause, "%s line %d: %s", path, state.cause_line, state.cause);
+    else if (status != 0)
+        cause_set(cause, "%s line %d: not of the form key = value", path, status);
     else
-        cause_set(cause, "%s line %d: %s", path, status,
-                  state.cause ? state.cause : "not of the form key = value");
+        ok = true;
+    if (state.file) fclose(state.file);
     free(state.cause);
-    return -1;
+    return ok ? 0 : -1;
 }
 
 /* --------------------------------------------------------------------------------------------------
