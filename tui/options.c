@@ -256,7 +256,8 @@ static int check_words(const struct options *out, const struct verb *verb, char 
     if (verb == NULL) return 0; /* find_verb took all there may be */
     if (out->words_count < verb->words_least ||
         (verb->words_most >= 0 && out->words_count > verb->words_most)) {
-        cause_set(cause, "%s: use trimtab %s %s", verb->name, verb->name, verb->arguments);
+        cause_set(cause, "%s: use trimtab %s%s%s", verb->name, verb->name,
+                  verb->arguments[0] ? " " : "", verb->arguments);
         return -1;
     }
     return 0;

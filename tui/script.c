@@ -439,6 +439,10 @@ int script_run(const char *path, const struct ui_options *options, char **cause)
         while (length > 0 && strchr(" \t\r\n", line[length - 1]) != NULL) line[--length] = '\0';
         result = run_line(&script, line, cause);
     }
+    if (result == 0 && ferror(file)) {
+        cause_set(cause, "cannot read the script %s: %s", path, strerror(errno));
+        result = -1;
+    }
     fclose(file);
     json_decref(script.nodes);
     json_decref(script.snapshot);

@@ -19,7 +19,8 @@
 #include "tui/when.h"
 
 #define ASK_MS 500 /* how long the daemon may take to say where its store is */
-#define SYSTEM_STORE LOCALSTATEDIR "/lib/trimtab/trimtab.db"
+#define SYSTEM_STORE "/var/lib/trimtab/trimtab.db" /* systemd's state folder, whatever the prefix  \
+                                                    */
 
 /* The store of the daemon that answers at the chosen place; NULL when none does. */
 static char *ask_daemon(const struct options *options)
