@@ -265,6 +265,7 @@ static void take_health(struct vllm_node *node, const struct fetch_answer *answe
     bool ill = !answer->ok && answer->status >= 500;
 
     if (ill && !node->ill) vllm_node_event(node, "error", "health", "/health says it is not well");
+    if (ill && node->rpc) vllm_rpc_unwell(node->rpc);
     node->ill = ill;
     node->health_us = ticks_us() + (int64_t)HEALTH_S * 1000000;
 }

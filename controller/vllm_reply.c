@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "controller/cause.h"
 #include "controller/vllm_reply.h"
@@ -35,6 +36,40 @@ static bool flag_at(const json_t *object, const char *key)
 
 /* ---------------------------------------------------------------------------------- server_info */
 
+/* CUDA graphs of whole steps: vLLM writes its enumeration as a name, as a number (0 none, 1 piecewise,
+ * 2 full) or as a pair of them. */
+static bool lacks_full_graphs(const json_t *mode)
+{
+    const char *name = json_string_value(mode);
+
+    if (name) return strcasecmp(name, "NONE") == 0 || strcasecmp(name, "PIECEWISE") == 0;
+    return json_is_integer(mode) && json_integer_value(mode) < 2;
+}
+
+/* The first thing that keeps adaptive verification from running, whatever is asked for. */
+static void find_exclusion(const json_t *config, struct vllm_info *out)
+{
+    const json_t *lora = json_object_get(config, "lora_config"),
+                 *model = json_object_get(config, "model_config"),
+                 *graphs = json_object_get(json_object_get(config, "compilation_config"),
+                                           "cudagraph_mode");
+    int64_t stages =
+        count_at(json_object_get(config, "parallel_config"), "pipeline_parallel_size");
+
+    if (strncmp(out->method, "ngram", 5) == 0)
+        snprintf(out->excluded, sizeof out->excluded, "n-gram drafts are never trimmed");
+    else if (lora && !json_is_null(lora))
+        snprintf(out->excluded, sizeof out->excluded, "LoRA is on (--enable-lora)");
+    else if (stages > 1)
+        snprintf(out->excluded, sizeof out->excluded, "pipeline parallelism is on (%lld stages)",
+                 (long long)stages);
+    else if (flag_at(model, "enforce_eager"))
+        snprintf(out->excluded, sizeof out->excluded, "eager mode is on (--enforce-eager)");
+    else if (lacks_full_graphs(graphs))
+        snprintf(out->excluded, sizeof out->excluded,
+                 "full CUDA graphs are off (cudagraph_mode of --compilation-config)");
+}
+
 int vllm_info_read(const char *body, size_t length, struct vllm_info *out, char **cause)
 {
     json_t *document = json_loadb(body, length, JSON_REJECT_DUPLICATES, NULL);
@@ -54,6 +89,7 @@ int vllm_info_read(const char *body, size_t length, struct vllm_info *out, char 
     out->adaptive = flag_at(speculative, "enable_adaptive_verification");
     if (count_at(parallel, "data_parallel_size") > 0)
         out->engines = count_at(parallel, "data_parallel_size");
+    find_exclusion(config, out);
     json_decref(document);
     return 0;
 }

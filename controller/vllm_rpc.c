@@ -125,6 +125,27 @@ static void forget(struct vllm_rpc *rpc)
     rpc->probe_due_ms = rpc->read_due_ms = 0;
 }
 
+/* Of an engine that is not well nothing stays changed by us. */
+static void put_back(struct vllm_rpc *rpc)
+{
+    bool changed, back;
+
+    pthread_mutex_lock(&rpc->lock);
+    changed = rpc->view.state == VLLM_RPC_READY &&
+              (rpc->view.mode == MODE_FIXED || rpc->view.trimtab_fits || rpc->wants_fit);
+    pthread_mutex_unlock(&rpc->lock);
+    if (!changed) return;
+    rpc->wants_fit = false;
+    rpc_restore(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    back = rpc->view.state == VLLM_RPC_READY && rpc->view.mode == MODE_ADAPTIVE &&
+           !rpc->view.trimtab_fits;
+    pthread_mutex_unlock(&rpc->lock);
+    rpc_say(rpc, back ? "warning" : "error", "rpc",
+            back ? "/health says that the engine is not well: everything was put back as it had it"
+                 : "/health says that the engine is not well, and it cannot be put back");
+}
+
 static void *run(void *argument)
 {
     struct vllm_rpc *rpc = argument;
@@ -133,18 +154,20 @@ static void *run(void *argument)
     pthread_mutex_lock(&rpc->lock);
     while (!rpc->stop) {
         struct command what = rpc->command;
-        bool restarted = rpc->restarted, tick = rpc->tick_due;
+        bool restarted = rpc->restarted, unwell = rpc->unwell, tick = rpc->tick_due;
         enum vllm_rpc_state state = rpc->view.state;
 
-        rpc->view.busy = restarted || tick || what.kind != COMMAND_NONE;
+        rpc->view.busy = restarted || unwell || tick || what.kind != COMMAND_NONE;
         if (!rpc->view.busy) {
             pthread_cond_wait(&rpc->wake, &rpc->lock);
             continue;
         }
-        rpc->restarted = rpc->tick_due = false;
+        rpc->restarted = rpc->unwell = rpc->tick_due = false;
         pthread_mutex_unlock(&rpc->lock);
         if (restarted)
             forget(rpc);
+        else if (unwell)
+            put_back(rpc);
         else if (what.kind != COMMAND_NONE)
             carry_out(rpc, &what);
         else if (state == VLLM_RPC_PROBING)
@@ -246,6 +269,14 @@ void vllm_rpc_restarted(struct vllm_rpc *rpc)
 {
     pthread_mutex_lock(&rpc->lock);
     rpc->restarted = rpc->view.busy = true;
+    pthread_cond_signal(&rpc->wake);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+void vllm_rpc_unwell(struct vllm_rpc *rpc)
+{
+    pthread_mutex_lock(&rpc->lock);
+    rpc->unwell = rpc->view.busy = true;
     pthread_cond_signal(&rpc->wake);
     pthread_mutex_unlock(&rpc->lock);
 }

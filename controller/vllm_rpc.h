@@ -68,6 +68,10 @@ void vllm_rpc_tick(struct vllm_rpc *rpc);
 /* The engine is another process now (its counters began anew): forget everything, probe again. */
 void vllm_rpc_restarted(struct vllm_rpc *rpc);
 
+/* The engine says that it is not well: what was put in force there is put back, with an event.
+ * Never blocks. */
+void vllm_rpc_unwell(struct vllm_rpc *rpc);
+
 void vllm_rpc_look(struct vllm_rpc *rpc, struct vllm_rpc_view *out);
 /* Fills what only the extension knows: mode, switching, estimator.* (the coefficients in force; of
  * trimtab's own fit where it fits, with its standard errors), admitted_total, verified_total

@@ -35,7 +35,7 @@ struct vllm_rpc {
     pthread_mutex_t lock; /* guards what follows, up to the blank line */
     pthread_cond_t wake;  /* the thread: something to do */
     pthread_cond_t done;  /* who waits for a command */
-    bool stop, restarted, tick_due;
+    bool stop, restarted, unwell, tick_due;
     struct command command; /* queued or on its way */
     int64_t serial, done_serial;
     char done_why[sizeof((struct vllm_rpc_view *)0)->reason]; /* of done_serial; empty = done */

@@ -48,23 +48,29 @@ static bool configuration_allows(struct vllm_rpc *rpc)
 static void explain_not_adaptive(struct vllm_rpc *rpc, const struct vllm_reply *status)
 {
     const struct vllm_info *info = &rpc->info;
-    const char *runner = status->runner[0] ? status->runner : "model";
+    const char *runner = status->runner[0] ? status->runner : "its model runner";
 
     if (!info->method[0])
         rpc_enter(rpc, VLLM_RPC_UNABLE, "the engine was started without speculative decoding");
+    else if (!info->adaptive && info->excluded[0])
+        rpc_enter(rpc, VLLM_RPC_UNABLE,
+                  "the engine was not started with adaptive verification, and could not be as it "
+                  "is: %s",
+                  info->excluded);
     else if (!info->adaptive)
         rpc_enter(
             rpc, VLLM_RPC_UNABLE,
             "the engine was not started with adaptive verification, and it cannot be turned on "
-            "later: add \"enable_adaptive_verification\": true to --speculative-config (it needs "
-            "model runner V2 and full CUDA graphs; this is the %s, method %s)",
-            runner, info->method);
+            "later: add \"enable_adaptive_verification\": true to --speculative-config");
+    else if (info->excluded[0])
+        rpc_enter(rpc, VLLM_RPC_UNABLE, "adaptive verification was asked for but does not run: %s",
+                  info->excluded);
     else
-        rpc_enter(
-            rpc, VLLM_RPC_UNABLE,
-            "adaptive verification was asked for but does not run: method %s on the %s (n-gram "
-            "drafts and the V1 runner never trim); missing: %s",
-            info->method, runner, status->missing);
+        rpc_enter(rpc, VLLM_RPC_UNABLE,
+                  "adaptive verification was asked for but does not run: it needs model runner V2 "
+                  "(this is %s) and an attention backend that takes lengths decided on the device; "
+                  "missing: %s",
+                  runner, status->missing);
 }
 
 void rpc_probe(struct vllm_rpc *rpc)

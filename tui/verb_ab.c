@@ -201,15 +201,24 @@ static int switch_to(struct run *run, enum mode mode, const char *reason)
     return status;
 }
 
+/* Between two snapshots: by our own clock, but the counters of an engine elsewhere are of when it
+ * was read. */
+static int64_t spent_between(const struct snapshot *first, const struct snapshot *last,
+                             int64_t own_ms)
+{
+    return first->read_ms > 0 && last->read_ms > 0 ? last->read_ms - first->read_ms : own_ms;
+}
+
 /* What the counters and the node's own step time say between two moments. */
-static void conclude(const struct snapshot *first, const struct snapshot *last, int64_t spent_ms,
+static void conclude(const struct snapshot *first, const struct snapshot *last, int64_t own_ms,
                      double step_sum, int step_samples, struct window *out)
 {
     int64_t emitted = last->emitted_total - first->emitted_total,
-            steps = last->steps - first->steps;
+            steps = last->steps - first->steps, spent_ms = spent_between(first, last, own_ms);
 
     *out = (struct window){.tps = NAN, .step_ms = NAN};
     if (first->emitted_total < 0 || emitted <= 0 || spent_ms <= 0) return;
+    if (first->restarts != last->restarts) return;
     out->valid = true;
     out->tps = (double)emitted * 1000 / (double)spent_ms;
     if (step_samples > 0)
@@ -245,6 +254,13 @@ static int measure(struct run *run, enum mode mode, struct window *out)
             run->changed = false;
             session_say("somebody else changed %s: the comparison ends, their choice stays",
                         run->node);
+            return EXIT_DEGRADED;
+        }
+        if (last.mode != mode && last.mode != MODE_UNKNOWN && !last.switching) {
+            session_say(
+                "%s went back to %s by itself: the comparison ends; trimtab query decisions "
+                "says why",
+                run->node, mode_name(last.mode));
             return EXIT_DEGRADED;
         }
         if (last.step_ms > 0) {
@@ -309,7 +325,15 @@ static int check_allowed(struct run *run)
     if (session_get_snapshot(run->client, run->node, &run->before, NULL, &status) != 0)
         return status;
     if (strstr(run->before.node.capabilities, "mode") == NULL) {
-        session_say("%s cannot be switched; trimtab nodes says why", run->node);
+        session_say("%s cannot be switched: %s", run->node,
+                    run->before.node.unable[0] != '\0' ? run->before.node.unable
+                                                       : "trimtab status says how it is");
+        return EXIT_DEGRADED;
+    }
+    if (run->before.mode == MODE_UNKNOWN) {
+        session_say("%s does not tell its mode now, which is to be put back; try again when it "
+                    "answers",
+                    run->node);
         return EXIT_DEGRADED;
     }
     run->generation = run->before.generation;

@@ -381,6 +381,15 @@ out:
 
 /* ---- nodes */
 
+/* Why a node cannot be steered, on a line of its own. */
+static void print_unable(const json_t *node)
+{
+    const char *why = json_string_value(json_object_get(node, "unable"));
+    char text[512];
+
+    if (why != NULL && why[0] != '\0') printf("  %s\n", text_clean(text, sizeof text, why));
+}
+
 int verb_nodes(const struct options *options)
 {
     static const char *const keys[] = {"id", "kind", "mode", NULL, "version", "model"};
@@ -409,6 +418,7 @@ int verb_nodes(const struct options *options)
             print_field(text != NULL ? text : "", widths[j]);
         }
         putchar('\n');
+        print_unable(item);
     }
 out:
     json_decref(nodes);

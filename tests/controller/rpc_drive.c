@@ -6,6 +6,7 @@
  *   ticks:N     N of them, a second apart
  *   until:WORD  ticks until a line would hold WORD (a minute at most)
  *   fixed, adaptive, off, trimtab, engine   the commands
+ *   unwell      its /health says so
  *   restarted   the engine is another process now
  */
 #include "config.h"
@@ -142,6 +143,10 @@ int main(int argc, char **argv)
             show(rpc);
         } else if (strncmp(argv[i], "until:", 6) == 0) {
             tick_until(rpc, argv[i] + 6);
+        } else if (strcmp(argv[i], "unwell") == 0) {
+            vllm_rpc_unwell(rpc);
+            wait_idle(rpc);
+            show(rpc);
         } else if (strcmp(argv[i], "restarted") == 0) {
             vllm_rpc_restarted(rpc);
             wait_idle(rpc);

@@ -4,7 +4,8 @@ the real extension mixed in: GET /version, /server_info, POST /collective_rpc, a
 usage: fake_vllm.py PORT-FILE FOLDER-OF-EXTENSION [OPTION...]
   ranks=N         workers (1)
   no-dev          404 on every dev route
-  no-extension, other-extension, engines=N, no-spec, not-adaptive, asked-not-running
+  no-extension, other-extension, engines=N, no-spec, not-adaptive, asked-not-running, asked-other (not by its configuration)
+  lora, pp=N, eager, graphs=MODE   what excludes trimming (MODE: a number, or a name)
   key=K           /server_info and /collective_rpc want it
   late=SECONDS    the first trimtab_set_mode answers so late
   stale           every answer after the first three is the one before it
@@ -33,7 +34,7 @@ sys.path.insert(0, extension)
 import test_worker  # noqa: E402
 
 lock = threading.Lock()  # vLLM's workers do one thing at a time: steps and calls share a channel
-running = "not-adaptive" not in options and "asked-not-running" not in options
+running = "not-adaptive" not in options and not any(word.startswith("asked") for word in options)
 node = [test_worker.Rank(rank, adaptive=running) for rank in range(int(options.get("ranks", 1)))]
 calls = {"answered": 0, "late": "late" in options, "before": None, "read": 0}
 
@@ -44,8 +45,13 @@ def info():
     if "asked-not-running" in options:
         speculative["method"] = "ngram"
     name = "opc_ext.OpcProbe" if "other-extension" in options else "trimtab_vllm.Worker"
+    graphs = options.get("graphs", "2")
     return {"vllm_config": {
+        "model_config": {"enforce_eager": "eager" in options},
+        "lora_config": {"max_loras": 1} if "lora" in options else None,
+        "compilation_config": {"cudagraph_mode": int(graphs) if graphs.isdigit() else graphs},
         "parallel_config": {
+            "pipeline_parallel_size": int(options.get("pp", 1)),
             "worker_extension_cls": "" if "no-extension" in options else name,
             "data_parallel_size": int(options.get("engines", 1)),
         },

@@ -84,7 +84,7 @@ def status(control):
     estimator = engine.find(control.worker, engine.ESTIMATOR)
     control.count()
     return {
-        "runner": type(runner).__name__,
+        "runner": "%s.%s" % (type(runner).__module__, type(runner).__name__),
         "missing": control.missing(),
         "steps": control.steps,
         "scheduled": control.scheduled,
