@@ -206,6 +206,13 @@ char *text_age(char out[TEXT_NUMBER], double seconds)
     return out;
 }
 
+char *text_young_age(char out[TEXT_NUMBER], double seconds)
+{
+    if (!(seconds >= 0 && seconds < 10)) return text_age(out, seconds);
+    snprintf(out, TEXT_NUMBER, "%.1f s", seconds);
+    return out;
+}
+
 #define YEAR_9999_MS 253402300799999
 
 static char *format_time(char out[TEXT_NUMBER], int64_t time_ms, bool utc, const char *format)

@@ -42,6 +42,7 @@ char *text_count(char out[TEXT_NUMBER],
                  int64_t count); /* 1840, 91840, 1.24M; negative is unknown */
 char *text_uptime(char out[TEXT_NUMBER], double seconds);           /* 00:12:41, 3d 04:12 */
 char *text_age(char out[TEXT_NUMBER], double seconds);              /* 12 s, 4 min, 3 h, 2 d */
+char *text_young_age(char out[TEXT_NUMBER], double seconds);        /* 0.4 s, then as text_age */
 char *text_clock(char out[TEXT_NUMBER], int64_t time_ms, bool utc); /* 12:04:31; <= 0 is unknown */
 char *text_date(char out[TEXT_NUMBER], int64_t time_ms, bool utc);  /* 2026-11-30 12:04:31 */
 /* The clock, with its date when that is not the date of now_ms. */

@@ -110,7 +110,6 @@ static enum element node_element(const struct model_node *node, int column)
 static void draw_node(struct screen *screen, int row, int cols, const struct model_node *node,
                       bool watched, double list_age_s)
 {
-    const double age_s = node->age_s + list_age_s;
     char tps[TEXT_NUMBER], length[TEXT_NUMBER], ratio[TEXT_NUMBER], slope[TEXT_NUMBER],
         queue[TEXT_NUMBER], drift[TEXT_NUMBER], age[TEXT_NUMBER], tier[TEXT_NUMBER];
     const char *text[NODE_COLUMNS] = {
@@ -123,7 +122,7 @@ static void draw_node(struct screen *screen, int row, int cols, const struct mod
         [NODE_SLOPE] = text_decimal(slope, node->slope, 3),
         [NODE_QUEUE] = text_count(queue, node->queued),
         [NODE_DRIFT] = text_signed(drift, node->drift_z, 1),
-        [NODE_AGE] = age,
+        [NODE_AGE] = text_young_age(age, node->age_s + list_age_s),
         [NODE_TIER] = text_count(tier, node->tier),
         [NODE_KIND] = node->engine,
         [NODE_MODEL] = node->model,
@@ -131,12 +130,6 @@ static void draw_node(struct screen *screen, int row, int cols, const struct mod
     };
     int col = 1;
 
-    if (isnan(age_s))
-        snprintf(age, sizeof age, "%s", TEXT_UNKNOWN);
-    else if (age_s < 10)
-        snprintf(age, sizeof age, "%.1f s", age_s);
-    else
-        text_age(age, age_s);
     if (watched) screen_put_char(screen, row, 0, ELEMENT_POINT, 0x25b6);
     for (int i = 0; i < NODE_COLUMNS; i++)
         col = ui_draw_field(screen, row, col, &node_column[i], cols, node_element(node, i),
@@ -188,7 +181,10 @@ void view_draw_fleet(struct ui *ui, struct screen *screen)
         if (node_matches(&model->node[i], list->filter)) ui->order[count++] = i;
     qsort_r(ui->order, (size_t)count, sizeof ui->order[0], compare_nodes, &sorting);
     snprintf(title, sizeof title, "Fleet  %d node%s%s%s%s", model->nodes_count,
-             model->nodes_count == 1 ? "" : "s", stale ? ", told " : "",
+             model->nodes_count == 1 ? "" : "s",
+             stale            ? ", told "
+             : ui_is_past(ui) ? ", as they are now"
+                              : "",
              stale ? text_age(age, list_age_s) : "", stale ? " ago" : "");
     ui_draw_title(ui, screen, body, title);
     ui_draw_filter_note(screen, body, list, count, model->nodes_count);

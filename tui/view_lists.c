@@ -151,10 +151,7 @@ static void draw_request(struct screen *screen, int row, int cols, const struct 
 
     snprintf(text[REQUEST_ID], TEXT_NUMBER, "%lld", (long long)r->id);
     snprintf(text[REQUEST_PHASE], TEXT_NUMBER, "%s", r->phase);
-    if (r->age_s < 10)
-        snprintf(text[REQUEST_AGE], TEXT_NUMBER, "%.1f s", r->age_s);
-    else
-        text_age(text[REQUEST_AGE], r->age_s);
+    text_young_age(text[REQUEST_AGE], r->age_s);
     text_count(text[REQUEST_PROMPT], r->prompt_tokens);
     text_count(text[REQUEST_EMITTED], r->emitted);
     text_decimal(text[REQUEST_TOKENS], r->tokens_per_step, 2);
