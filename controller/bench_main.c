@@ -7,6 +7,7 @@
 #include "controller/bench.h"
 #include "controller/lm.h"
 #include "controller/nearest.h"
+#include "controller/output.h"
 
 static const struct {
     const char *name;
@@ -35,7 +36,7 @@ static int usage(FILE *out, int status)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *names[VERBS], *near;
 
@@ -53,4 +54,9 @@ int main(int argc, char **argv)
     fprintf(stderr, "trimtab-bench: unknown verb %s%s%s\n", argv[1], near ? "; did you mean " : "",
             near ? near : "");
     return usage(stderr, 2);
+}
+
+int main(int argc, char **argv)
+{
+    return output_finish("trimtab bench", run(argc, argv));
 }

@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += controller/libhttp.la controller/libclient.la
 
 controller_libclient_la_SOURCES = controller/buffer.c controller/buffer.h controller/cause.c controller/cause.h \
+	controller/output.c controller/output.h \
 	controller/client.c controller/client.h controller/nearest.c controller/nearest.h \
 	controller/secret.c controller/secret.h \
 	controller/snapshot.c controller/snapshot.h
@@ -14,6 +15,7 @@ controller_libhttp_la_SOURCES = \
 	controller/api.c controller/api.h controller/api_common.h controller/api_history.c controller/api_past.c \
 	controller/buffer.c controller/buffer.h \
 	controller/cause.c controller/cause.h \
+	controller/output.c controller/output.h \
 	controller/exchange.c controller/exchange.h \
 	controller/generate.c controller/generate.h \
 	controller/json_number.h \

@@ -20,6 +20,7 @@
 #include "controller/node_llama.h"
 #include "controller/node_replay.h"
 #include "controller/notify.h"
+#include "controller/output.h"
 #include "controller/server.h"
 #include "controller/ticks.h"
 #include "storage/store.h"
@@ -357,7 +358,7 @@ int main(int argc, char **argv)
         else
             printf("trimtabd %s (%s)\n", PACKAGE_VERSION, lm_engine_version());
         configuration_clear(&daemon.configuration);
-        return fflush(stdout) == 0 ? 0 : 1;
+        return output_finish("trimtabd", 0);
     }
     if (!knows_what_to_run(&daemon.configuration, &cause)) {
         configuration_clear(&daemon.configuration);

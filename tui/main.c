@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "controller/output.h"
 #include "tui/attach.h"
 #include "tui/keys.h"
 #include "tui/options.h"
@@ -62,14 +63,13 @@ static int run_console(const struct options *options)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const struct verb *verb;
     struct options options;
     char *cause = NULL;
     int status;
 
-    setlocale(LC_CTYPE, ""); /* and no more: numbers stay as JSON and SQL write them */
     if (options_parse(argc, argv, &options, &verb, &cause) != 0) {
         session_say("%s", cause != NULL ? cause : "out of memory");
         free(cause);
@@ -88,4 +88,10 @@ int main(int argc, char **argv)
     if (status == 0) status = verb != NULL ? verb->run(&options) : run_console(&options);
     attach_end();
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, ""); /* and no more: numbers stay as JSON and SQL write them */
+    return output_finish("trimtab", run(argc, argv));
 }

@@ -93,10 +93,6 @@ int verb_query(const struct options *options)
     if (result != 0) session_say("%s", cause != NULL ? cause : "the query failed");
     free(cause);
     reader_close(reader);
-    if (fflush(stdout) != 0 && result == 0) {
-        session_say("cannot write the rows: %s", strerror(errno));
-        result = -1;
-    }
     return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
 }
 
