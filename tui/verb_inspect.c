@@ -353,11 +353,14 @@ int verb_inspect(const struct options *options)
             print_json(&inspection);
         else
             print_text(&inspection);
-        if (!inspection.whole) {
-            session_say("the page is cut short: a node drops it whole");
+        if (inspection.counts.used == 0) {
+            session_say("no series of an engine that is known%s",
+                        inspection.whole ? ""
+                                         : ", and no end of its last line: no page of metrics, or "
+                                           "the beginning of one");
             status = EXIT_DEGRADED;
-        } else if (inspection.counts.used == 0) {
-            session_say("no series of an engine that is known");
+        } else if (!inspection.whole) {
+            session_say("the page is cut short: a node drops it whole");
             status = EXIT_DEGRADED;
         }
         json_decref(inspection.series);
