@@ -76,6 +76,14 @@ char *client_default_socket(void)
     return strdup(SYSTEM_SOCKET);
 }
 
+/* A path of a socket, relative ones too: a slash with something behind it, in what is no URL. */
+static bool is_path(const char *address)
+{
+    const char *slash = strstr(address, "://") ? NULL : strchr(address, '/');
+
+    return slash && slash[strspn(slash, "/")] != '\0';
+}
+
 static int set_socket(struct client *client, const char *path, char **cause)
 {
     if (strlen(path) >= sizeof((struct sockaddr_un *)NULL)->sun_path) {
@@ -120,7 +128,7 @@ static int set_address(struct client *client, const char *address, char **cause)
     if (!address) return 0; /* out of memory; seen by the caller */
     if (strncmp(address, "unix:", 5) == 0)
         result = set_socket(client, address + 5, cause);
-    else if (address[0] == '/' || address[0] == '.')
+    else if (address[0] == '.' || is_path(address))
         result = set_socket(client, address, cause);
     else
         result = set_url(client, address, cause);
