@@ -15,9 +15,10 @@
 #include "controller/vllm_rpc.h"
 #include "storage/store.h"
 
-#define NODE_VLLM_WINDOW_S 5  /* of rates */
-#define NODE_VLLM_STALE_S 5.0 /* without news for so long (or three intervals) rates are unknown   \
-                               */
+#define NODE_VLLM_WINDOW_S 5 /* of rates */
+#define NODE_VLLM_STALE_S                                                                          \
+    5.0 /* without news for so long (or three intervals) rates are unknown                         \
+         */
 #define NODE_VLLM_LONG_WINDOW_S 60 /* of those that move when a request ends, and of acceptance */
 
 enum vllm_ask { ASK_VERSION, ASK_MODELS, ASK_HEALTH, ASK_METRICS };

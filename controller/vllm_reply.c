@@ -36,8 +36,8 @@ static bool flag_at(const json_t *object, const char *key)
 
 /* ---------------------------------------------------------------------------------- server_info */
 
-/* CUDA graphs of whole steps: vLLM writes its enumeration as a name, as a number (0 none, 1 piecewise,
- * 2 full) or as a pair of them. */
+/* CUDA graphs of whole steps: vLLM writes its enumeration as a name, as a number (0 none, 1
+ * piecewise, 2 full) or as a pair of them. */
 static bool lacks_full_graphs(const json_t *mode)
 {
     const char *name = json_string_value(mode);
@@ -53,8 +53,7 @@ static void find_exclusion(const json_t *config, struct vllm_info *out)
                  *model = json_object_get(config, "model_config"),
                  *graphs = json_object_get(json_object_get(config, "compilation_config"),
                                            "cudagraph_mode");
-    int64_t stages =
-        count_at(json_object_get(config, "parallel_config"), "pipeline_parallel_size");
+    int64_t stages = count_at(json_object_get(config, "parallel_config"), "pipeline_parallel_size");
 
     if (strncmp(out->method, "ngram", 5) == 0)
         snprintf(out->excluded, sizeof out->excluded, "n-gram drafts are never trimmed");

@@ -22,10 +22,11 @@
 
 struct vllm_info { /* of /server_info?config_format=json */
     char extension[96];
-    char method[32]; /* of speculation; empty = none */
-    bool adaptive;   /* was asked for at the start; whether it runs only a worker knows */
-    int64_t engines; /* data parallel */
-    char excluded[160]; /* what of its configuration excludes trimming; empty = nothing that is known */
+    char method[32];    /* of speculation; empty = none */
+    bool adaptive;      /* was asked for at the start; whether it runs only a worker knows */
+    int64_t engines;    /* data parallel */
+    char excluded[160]; /* what of its configuration excludes trimming; empty = nothing that is
+                           known */
 };
 /* 0, or -1 with *cause. */
 int vllm_info_read(const char *body, size_t length, struct vllm_info *out, char **cause);
@@ -47,7 +48,8 @@ struct vllm_reply { /* of the first rank, where ranks agree */
     int64_t generation;
     /* Of trimtab_status and trimtab_read; -1 = not told. */
     int64_t steps, scheduled, admitted, faults, refits;
-    char runner[96], missing[200]; /* runner: its class with its module, by which V1 and V2 differ */
+    char runner[96],
+        missing[200]; /* runner: its class with its module, by which V1 and V2 differ */
     struct vllm_coefficients coefficients; /* positions 0 where absent or not finite */
     int64_t label_steps, labels_dropped;   /* of the rows; -1 = none came */
     const json_t *rows;                    /* array, or NULL; belongs to `document` */
