@@ -82,12 +82,12 @@ CUDA_FN struct row_partial chunk_losers_held(const void *row, size_t from,
         }
     }
     const float chunk_max = lanes_max(max);
-    const float reference = chunk_reference(chunk_max);
+    const float reference = chunk_reference(chunk_max), rate = exp_rate(inverse_temperature);
     LANE_UNROLL
     for (int t = 0; t < ROW_CHUNK_GROUPS; t++) {
         LANE_UNROLL
         for (int j = 0; j < LANE_WIDTH; j++)
-            lose(held[t].at(j), reference, inverse_temperature, &rest[j], &ties[j]);
+            lose(held[t].at(j), reference, rate, &rest[j], &ties[j]);
     }
     const float rest_sum = lanes_sum(rest);
     return chunk_finish(chunk_max, rest_sum, lanes_sum(ties));
@@ -102,7 +102,7 @@ CUDA_FN struct row_partial warp_partial(const void *row, size_t chunk, size_t vo
     if (vocab - from >= ROW_CHUNK && row_is_aligned(row, dtype))
         return chunk_losers_held<dtype>(row, from, inverse_temperature);
     const size_t end = vocab - from > ROW_CHUNK ? from + ROW_CHUNK : vocab;
-    const struct row_ahead none = {NULL, 0};
+    const struct row_ahead none = {0, 0};
     return chunk_losers(row, dtype, from, end, none, inverse_temperature);
 }
 

@@ -194,7 +194,7 @@ VERIFY_FN int32_t view_draw_without(VERIFY_VIEW *view, int32_t k, int32_t withou
     const size_t chunk = (size_t)without / ROW_CHUNK, from = chunk * ROW_CHUNK;
     const struct row_partial whole = partials[chunk];
     const float kept = row[without];
-    const struct row_ahead none = {NULL, 0};
+    const struct row_ahead none = {0, 0};
 
     __syncthreads();
     if (threadIdx.x == 0) row[without] = -row_infinity();

@@ -46,7 +46,6 @@
                      lane_##l < LANE_WIDTH; lane_##l++, l++)
 #define LANE_AT(name, l) (name)[lane_##l]
 #define LANE_BLOCK LANE_WIDTH
-#define LANE_LINES 0 /* nothing is fetched ahead */
 #define LANE_BLOCKS(b)                                                                             \
     for (int once_##b = 1, b = (int)(threadIdx.x % LANE_THREADS) * LANE_WIDTH; once_##b;           \
          once_##b = 0)
@@ -86,9 +85,7 @@ LANE_GROUP_FN float lanes_max(const float *value)
 #define LANES(l) _Pragma("omp simd") for (int l = 0; l < LANE_COUNT; l++)
 #define LANE_AT(name, l) (name)[l]
 #define LANE_BLOCK                                                                                 \
-    32 /* two AVX-512 registers, four AVX2 ones: enough to overlap their latencies                 \
-        */
-#define LANE_LINES (LANE_BLOCK * 4 / LANE_LINE_BYTES) /* of fp32 in a block's tile */
+    16 /* one AVX-512 register, two AVX2 ones: their loops leave no value in memory */
 #define LANE_BLOCKS(b) for (int b = 0; b < LANE_COUNT; b += LANE_BLOCK)
 /* A loop with one operation an element reads whole tiles in their order where registers allow: a
  * CPU fetches ahead of what it sees read in order. */

@@ -14,8 +14,8 @@
 
 #include "kernels/lanes.h"
 
-/* exp_lane is exactly 0 below this: e^x would leave the normal floats. */
-#define MATHS_EXP_CUT (-87.33f)
+/* A term of a sum of exponentials counts as 0 below this: -125.5 log 2. */
+#define MATHS_EXP_CUT (-86.98997f)
 
 LANE_FN uint32_t bits_of_float(float x)
 {
@@ -66,31 +66,68 @@ LANE_FN float fused_lane(float a, float b, float c)
 #endif
 }
 
-/* e^x for MATHS_EXP_CUT <= x <= 0 within 1.8e-7 + 3e-9 |x|, relative; exactly 1 at 0; NaN for NaN.
- * Outside of that range the result is garbage that the caller masks: a branch-free body is what
- * vectorises. Adding 1.5 * 2^23 rounds to an integer that stays in the low bits. The polynomial is
- * the minimax one of degree 5 with the constant 1, by weighted least squares (relative
- * error 9.2e-8). */
-LANE_FN float exp_unmasked(float x)
+/* An exponential as 2^i 2^r with an integer i and r in [-1/2, 1/2]. */
+struct exp_lane_parts {
+    float n; /* MATHS_EXP_ROUND + i: the low bits are those of the integer i - 3 */
+    float p; /* 8 times 2^r; NaN where the argument is NaN */
+};
+
+/* 1.5 * 2^23 - 3: adding it rounds to an integer that stays in the low bits. The 3 puts n - 3 of
+ * every term that counts, and of no other, into the last 128 numbers below 0, which differ from it
+ * in their lowest seven bits alone. The polynomial is larger by 2^3 for it. */
+#define MATHS_EXP_ROUND 12582909.0f
+#define MATHS_EXP_LEAST (MATHS_EXP_ROUND - 125.0f) /* the least n that counts */
+#define MATHS_EXP_ONE 8.0f                         /* p at x = 0, exactly */
+
+/* What exp_parts multiplies by: log2 e / T, finite. */
+LANE_FN float exp_rate(float inverse_temperature)
 {
-    const float round = 12582912.0f;
-    const float t = fused_lane(x, 1.44269504f, round);
-    const float n = t - round;
-    const float r = fused_lane(n, -0.693147182f, x);
-    float p = 8.290257120e-3f;
-    p = fused_lane(p, r, 4.189824104e-2f);
-    p = fused_lane(p, r, 1.666763881e-1f);
-    p = fused_lane(p, r, 4.999914724e-1f);
-    p = fused_lane(p, r, 9.999997060e-1f);
-    p = fused_lane(p, r, 1.0f);
-    return float_of_bits(bits_of_float(p) + (bits_of_float(t) << 23));
+    const float rate = inverse_temperature * 1.44269504f;
+    return rate > 3.40282347e38f ? 3.40282347e38f : rate;
 }
 
-/* e^x for x <= 0, 0 below MATHS_EXP_CUT (-infinity included). */
+/* The parts of 2^(d rate) for d <= 0. The polynomial is the minimax one of degree 5 with the
+ * constant 1 (relative error 9.4e-8); r is rounded once. */
+LANE_FN struct exp_lane_parts exp_parts(float d, float rate)
+{
+    struct exp_lane_parts parts;
+    parts.n = fused_lane(d, rate, MATHS_EXP_ROUND);
+    const float r = fused_lane(d, rate, MATHS_EXP_ROUND - parts.n);
+    float p = 8.0f * 1.326919417e-3f;
+    p = fused_lane(p, r, 8.0f * 9.671282023e-3f);
+    p = fused_lane(p, r, 8.0f * 5.550711602e-2f);
+    p = fused_lane(p, r, 8.0f * 2.402224690e-1f);
+    p = fused_lane(p, r, 8.0f * 6.931470037e-1f);
+    parts.p = fused_lane(p, r, MATHS_EXP_ONE);
+    return parts;
+}
+
+/* The parts' exponential, where n is at least MATHS_EXP_LEAST. Garbage that the caller masks
+ * elsewhere, for a NaN too: a branch-free body is what vectorises. */
+LANE_FN float exp_of_parts(struct exp_lane_parts parts)
+{
+    return float_of_bits(bits_of_float(parts.p) + (bits_of_float(parts.n) << 23));
+}
+
+/* 0 above the seventh bit where n is at least MATHS_EXP_LEAST, and only there: not for a NaN. A
+ * loop over many terms ORs these and asks exp_bits_cut once. */
+LANE_FN uint32_t exp_bits(struct exp_lane_parts parts)
+{
+    return bits_of_float(parts.n) ^ bits_of_float(MATHS_EXP_ROUND);
+}
+
+LANE_FN int exp_bits_cut(uint32_t bits)
+{
+    return bits > 0x7fu;
+}
+
+/* e^x for x <= 0 within 1.9e-7 + 1.4e-8 |x|, relative; exactly 1 at 0; 0 below MATHS_EXP_CUT
+ * (-infinity included); NaN for NaN. */
 LANE_FN float exp_lane(float x)
 {
-    const float e = exp_unmasked(x);
-    return x < MATHS_EXP_CUT ? 0.0f : e;
+    const struct exp_lane_parts parts = exp_parts(x, exp_rate(1.0f));
+    const float e = parts.n < MATHS_EXP_LEAST ? 0.0f : exp_of_parts(parts);
+    return x == x ? e : x;
 }
 
 /* log x for positive normal x, within 2 ulp. x = 2^e m, m in [sqrt 1/2, sqrt 2); log m = 2

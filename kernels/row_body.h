@@ -4,8 +4,8 @@
  * Loser accumulation, chunk by chunk: the chunk's maximum M is found first, then every element that
  * is below it adds exp((x - M) / T) and every element equal to it is counted, so that the mode
  * never enters the sum and nothing is subtracted. Chunks merge by rescaling the loser: rest =
- * rest_w + (1 + rest_l) * exp((M_l - M_w) / T). A term below 2^-126 of its chunk's maximum counts
- * as 0. NaN flows into the sums.
+ * rest_w + (1 + rest_l) * exp((M_l - M_w) / T). A term below 2^-125.5 of its chunk's maximum
+ * counts as 0. A NaN of any bits flows into the sums.
  */
 #ifndef KERNELS_ROW_BODY_H
 #define KERNELS_ROW_BODY_H
@@ -66,55 +66,35 @@ LANE_FN const void *row_address(const void *row, enum row_dtype dtype, size_t i)
     return (const char *)row + i * (dtype == ROW_F32 ? 4 : 2);
 }
 
-/* Extremes (lanes) of the whole tiles x[from .. end); -inf and +inf where there are none. NaN
- * elements are neither. */
-LANE_GROUP_FN void lane_extremes(const void *row, enum row_dtype dtype, size_t from, size_t end,
-                                 float *max, float *min)
+/* Maxima (lanes) of the whole tiles x[from .. end); -inf where there are none. NaN elements are not
+ * seen. */
+LANE_GROUP_FN void lane_maxima(const void *row, enum row_dtype dtype, size_t from, size_t end,
+                               float *max)
 {
     LANE_SCANS(b)
     {
-        float high[LANE_SCAN], low[LANE_SCAN];
-        SCAN_LANES(j)
-        {
-            high[j] = -row_infinity();
-            low[j] = row_infinity();
-        }
+        float high[LANE_SCAN];
+        SCAN_LANES(j) high[j] = -row_infinity();
         for (size_t i = from + (size_t)b; i < end; i += LANE_COUNT) {
             SCAN_LANES(j)
             {
                 const float x = row_value(row, dtype, i + (size_t)j);
                 high[j] = x > high[j] ? x : high[j];
-                low[j] = x < low[j] ? x : low[j];
             }
         }
-        SCAN_LANES(j)
-        {
-            max[LANE_OWN(b) + j] = high[j];
-            min[LANE_OWN(b) + j] = low[j];
-        }
+        SCAN_LANES(j) max[LANE_OWN(b) + j] = high[j];
     }
 }
 
-/* One element against the chunk's maximum: its own term, or one more tie. */
-LANE_FN void lose(float x, float max, float inverse_temperature, float *rest, float *ties)
+/* One element against the chunk's maximum: its own term, or one more tie; a NaN ends in the ties.
+ */
+LANE_FN void lose(float x, float max, float rate, float *rest, float *ties)
 {
-    const float d = (x - max) * inverse_temperature;
-    const float e = exp_unmasked(d);
-    const int none = (d < MATHS_EXP_CUT) | (d == 0.0f); /* no branch: it must become a mask */
-    *rest += none ? 0.0f : e;
-    *ties += d == 0.0f ? 1.0f : 0.0f;
-}
-
-/* Whether a block whose elements lie between these extremes (LANE_BLOCK) has no tie with the
- * maximum and none that is cut off: lose() is the exponential alone then. Below T = 2 no difference
- * can underflow to a tie. */
-LANE_FN int block_only_loses(const float *high, const float *low, float max,
-                             float inverse_temperature)
-{
-    int special = inverse_temperature <= 0.5f;
-    BLOCK_LANES(j)
-    special |= (high[j] == max) | ((low[j] - max) * inverse_temperature < MATHS_EXP_CUT);
-    return !special;
+    const float d = x - max;
+    const struct exp_lane_parts parts = exp_parts(d, rate);
+    const int below = d < 0.0f, counts = below & (parts.n >= MATHS_EXP_LEAST);
+    *rest += counts ? exp_of_parts(parts) : 0.0f; /* no branch: it must become a mask */
+    *ties += below ? 0.0f : parts.p;
 }
 
 /* What a chunk's elements are compared with. All removed: any finite reference will do, and a NaN
@@ -130,62 +110,100 @@ LANE_FN struct row_partial chunk_finish(float max, float rest, float ties)
     struct row_partial partial;
     partial.max = max;
     if (max == -row_infinity())
-        partial.rest = rest; /* 0, or NaN */
+        partial.rest = rest + ties; /* 0, or NaN */
     else if (max == row_infinity())
         partial.rest = row_nan();
     else
-        partial.rest = rest + (ties - 1.0f);
+        partial.rest = rest + (ties * (1.0f / MATHS_EXP_ONE) - 1.0f);
     return partial;
 }
 
-/* What will be read next, fetched while the chunk at hand is summed. */
+/* What a CPU fetches while it sums a chunk: the bytes behind it, those of the next chunk or as a
+ * rule of the next row, `step` of them for every LANE_BLOCK elements. A number and no pointer, for
+ * nothing need be there. */
 struct row_ahead {
-    const char *data; /* (bytes) */
-    size_t bytes;
+    uintptr_t at;
+    size_t step;
 };
 
-/* One more cache line. */
 LANE_FN void ahead_fetch(struct row_ahead *ahead)
 {
-    if (ahead->bytes < LANE_LINE_BYTES) return;
-    LANE_PREFETCH(ahead->data);
-    ahead->data += LANE_LINE_BYTES;
-    ahead->bytes -= LANE_LINE_BYTES;
+    LANE_PREFETCH((const void *)ahead->at);
+    ahead->at += ahead->step;
 }
 
-/* Sums (lanes) over the whole tiles x[from .. end), their extremes known. */
-LANE_GROUP_FN void lanes_lose(const void *row, enum row_dtype dtype, size_t from, size_t end,
-                              float max, const float *lane_max, const float *lane_min,
-                              float inverse_temperature, struct row_ahead ahead, float *rest,
-                              float *ties)
+/* Sums (LANE_BLOCK) over the tiles of one block of lanes, whose first element is x[first]. */
+LANE_GROUP_FN void block_lose(const void *row, enum row_dtype dtype, size_t first, size_t end,
+                              float max, float rate, float *rest, float *ties)
 {
+    float own_rest[LANE_BLOCK], own_ties[LANE_BLOCK];
+    BLOCK_LANES(j) own_rest[j] = own_ties[j] = 0.0f;
+    for (size_t i = first; i < end; i += LANE_COUNT) {
+        BLOCK_LANES(j)
+        lose(row_value(row, dtype, i + (size_t)j), max, rate, &own_rest[j], &own_ties[j]);
+    }
+    BLOCK_LANES(j)
+    {
+        rest[j] = own_rest[j];
+        ties[j] = own_ties[j];
+    }
+}
+
+/* block_lose() without the masks that a block does not need where no term is cut off and none is a
+ * NaN; bits (LANE_BLOCK) takes exp_bits() of all terms, which tells. tied: whether the block holds
+ * the maximum. */
+LANE_GROUP_FN void block_lose_fast(const void *row, enum row_dtype dtype, size_t first, size_t end,
+                                   float max, float rate, int tied, struct row_ahead *ahead,
+                                   uint32_t *bits, float *rest, float *ties)
+{
+    float own_rest[LANE_BLOCK], own_ties[LANE_BLOCK];
+    BLOCK_LANES(j) own_rest[j] = own_ties[j] = 0.0f;
+    for (size_t i = first; i < end; i += LANE_COUNT) {
+        ahead_fetch(ahead);
+        BLOCK_LANES(j)
+        {
+            const float d = row_value(row, dtype, i + (size_t)j) - max;
+            const struct exp_lane_parts parts = exp_parts(d, rate);
+            const int tie = tied && d == 0.0f;
+            bits[j] |= exp_bits(parts);
+            own_rest[j] += tie ? 0.0f : exp_of_parts(parts);
+            if (tied) own_ties[j] += tie ? MATHS_EXP_ONE : 0.0f;
+        }
+    }
+    BLOCK_LANES(j)
+    {
+        rest[j] = own_rest[j];
+        ties[j] = own_ties[j];
+    }
+}
+
+/* Sums (lanes) over the whole tiles x[from .. end), the lanes' maxima known. */
+LANE_GROUP_FN void lanes_lose(const void *row, enum row_dtype dtype, size_t from, size_t end,
+                              float max, const float *lane_max, float rate, struct row_ahead ahead,
+                              float *rest, float *ties)
+{
+    uint32_t bits[LANE_BLOCK], all = 0;
+    BLOCK_LANES(j) bits[j] = 0;
     LANE_BLOCKS(b)
     {
         const size_t first = from + (size_t)b;
-        float own_rest[LANE_BLOCK], own_ties[LANE_BLOCK];
-        BLOCK_LANES(j) own_rest[j] = own_ties[j] = 0.0f;
-        if (!LANE_SPMD && block_only_loses(lane_max + LANE_OWN(b), lane_min + LANE_OWN(b), max,
-                                           inverse_temperature)) {
-            for (size_t i = first; i < end; i += LANE_COUNT) {
-                for (int f = 0; f < LANE_LINES; f++) ahead_fetch(&ahead);
-                BLOCK_LANES(j)
-                own_rest[j] += exp_unmasked((row_value(row, dtype, i + (size_t)j) - max) *
-                                            inverse_temperature);
-            }
-        } else {
-            for (size_t i = first; i < end; i += LANE_COUNT) {
-                for (int f = 0; f < LANE_LINES; f++) ahead_fetch(&ahead);
-                BLOCK_LANES(j)
-                lose(row_value(row, dtype, i + (size_t)j), max, inverse_temperature, &own_rest[j],
-                     &own_ties[j]);
-            }
-        }
-        BLOCK_LANES(j)
-        {
-            rest[LANE_OWN(b) + j] = own_rest[j];
-            ties[LANE_OWN(b) + j] = own_ties[j];
-        }
+        const int own = LANE_OWN(b);
+        int tied = 0;
+        BLOCK_LANES(j) tied |= lane_max[own + j] == max;
+        if (LANE_SPMD)
+            block_lose(row, dtype, first, end, max, rate, rest + own, ties + own);
+        else if (tied)
+            block_lose_fast(row, dtype, first, end, max, rate, 1, &ahead, bits, rest + own,
+                            ties + own);
+        else
+            block_lose_fast(row, dtype, first, end, max, rate, 0, &ahead, bits, rest + own,
+                            ties + own);
     }
+    BLOCK_LANES(j) all |= bits[j];
+    if (!exp_bits_cut(all)) return;
+    LANE_BLOCKS(b)
+    block_lose(row, dtype, from + (size_t)b, end, max, rate, rest + LANE_OWN(b),
+               ties + LANE_OWN(b));
 }
 
 /* The chunk x[from .. end), at most ROW_CHUNK elements. */
@@ -194,14 +212,13 @@ LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dt
                                               float inverse_temperature)
 {
     LANE_PRIVATE(float, lane_max);
-    LANE_PRIVATE(float, lane_min);
     LANE_PRIVATE(float, rest);
     LANE_PRIVATE(float, ties);
     LANE_PRIVATE(float, tail);
     LANE_PRIVATE(float, max_of_all);
     const size_t whole = end - (end - from) % LANE_COUNT;
 
-    lane_extremes(row, dtype, from, whole, lane_max, lane_min);
+    lane_maxima(row, dtype, from, whole, lane_max);
     LANES(l)
     {
         LANE_AT(tail, l) = -row_infinity();
@@ -216,12 +233,11 @@ LANE_GROUP_FN struct row_partial chunk_losers(const void *row, enum row_dtype dt
         }
     }
     const float chunk_max = lanes_max(max_of_all);
-    const float max = chunk_reference(chunk_max);
-    lanes_lose(row, dtype, from, whole, max, lane_max, lane_min, inverse_temperature, ahead, rest,
-               ties);
+    const float max = chunk_reference(chunk_max), rate = exp_rate(inverse_temperature);
+    lanes_lose(row, dtype, from, whole, max, lane_max, rate, ahead, rest, ties);
     if (whole < end) {
         LANES(l)
-        lose(LANE_AT(tail, l), max, inverse_temperature, &LANE_AT(rest, l), &LANE_AT(ties, l));
+        lose(LANE_AT(tail, l), max, rate, &LANE_AT(rest, l), &LANE_AT(ties, l));
     }
     const float rest_sum = lanes_sum(rest);
     return chunk_finish(chunk_max, rest_sum, lanes_sum(ties));

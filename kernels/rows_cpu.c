@@ -25,34 +25,20 @@ static size_t end_of(size_t from, size_t step, size_t vocab)
     return vocab - from > step ? from + step : vocab;
 }
 
-/* One text for all types, so that there is one loop to make quick: a chunk is fp32 here. At
- * temperature 1 the multiplication, which changes no bit, is left out. */
+/* One text for all types, so that there is one loop to make quick: a chunk is fp32 here. */
 static __attribute__((noinline)) struct row_partial
-losers_at(const float *chunk, size_t count, struct row_ahead ahead, float inverse_temperature)
+losers_of(const float *chunk, size_t count, struct row_ahead ahead, float inverse_temperature)
 {
     return chunk_losers(chunk, ROW_F32, 0, count, ahead, inverse_temperature);
 }
 
-static __attribute__((noinline)) struct row_partial losers_at_one(const float *chunk, size_t count,
-                                                                  struct row_ahead ahead)
-{
-    return chunk_losers(chunk, ROW_F32, 0, count, ahead, 1.0f);
-}
-
-static struct row_partial losers_of(const float *chunk, size_t count, struct row_ahead ahead,
-                                    float inverse_temperature)
-{
-    return inverse_temperature == 1.0f ? losers_at_one(chunk, count, ahead)
-                                       : losers_at(chunk, count, ahead, inverse_temperature);
-}
-
 LANE_FN struct row_partial partial_of(enum row_dtype dtype, const void *row, size_t from,
-                                      size_t end, size_t row_end, float inverse_temperature)
+                                      size_t end, float inverse_temperature)
 {
     _Alignas(LANE_LINE_BYTES) float wide[ROW_CHUNK];
-    const size_t count = end - from, left = end_of(end, ROW_CHUNK, row_end) - end;
-    const struct row_ahead ahead = {row_address(row, dtype, end),
-                                    left * (dtype == ROW_F32 ? 4 : 2)};
+    const size_t count = end - from;
+    const struct row_ahead ahead = {(uintptr_t)row_address(row, dtype, end),
+                                    LANE_BLOCK * (dtype == ROW_F32 ? 4 : 2)};
 
     if (dtype == ROW_F32)
         return losers_of((const float *)row + from, count, ahead, inverse_temperature);
@@ -65,8 +51,8 @@ LANE_FN int partials_of(enum row_dtype dtype, const void *row, size_t vocab,
                         float inverse_temperature, struct row_partial *partials)
 {
     for (size_t from = 0; from < vocab; from += ROW_CHUNK, partials++)
-        *partials = partial_of(dtype, row, from, end_of(from, ROW_CHUNK, vocab), vocab,
-                               inverse_temperature);
+        *partials =
+            partial_of(dtype, row, from, end_of(from, ROW_CHUNK, vocab), inverse_temperature);
     return 0;
 }
 
@@ -79,7 +65,7 @@ static void partials_any(const void *row, enum tt_dtype dtype, size_t vocab,
 static struct row_partial partial_any(const void *row, enum tt_dtype dtype, size_t from, size_t end,
                                       float inverse_temperature)
 {
-    return FOR_DTYPE(dtype, partial_of, row, from, end, end, inverse_temperature);
+    return FOR_DTYPE(dtype, partial_of, row, from, end, inverse_temperature);
 }
 
 LANE_FN size_t find_of(enum row_dtype dtype, const void *row, size_t from, size_t end, float value)

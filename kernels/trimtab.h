@@ -97,7 +97,7 @@ struct tt_row_stats {
 
 /* One read of each row. inverse_temperature is (rows) or NULL for 1; each entry > 0 and finite.
  * Algorithm: loser accumulation (the mode never enters the sum; nothing is subtracted). A term
- * below 2^-126 of its row's mode counts as 0. The handle remembers where the mass of these rows
+ * below 2^-125 of its row's mode counts as 0. The handle remembers where the mass of these rows
  * lies, until the next call of this function: a tt_sample from one of them, unchanged and with the
  * statistics given here, reads 4096 of its elements. */
 int tt_row_statistics(tt *handle, const struct tt_rows *rows, const float *inverse_temperature,

@@ -4,17 +4,6 @@ check_LTLIBRARIES += tests/kernels/libenumerate.la
 tests_kernels_libenumerate_la_SOURCES = tests/kernels/enumerate.c tests/kernels/enumerate.h
 tests_kernels_libenumerate_la_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
 
-# The SPMD flavour on a CPU. Contraction stays off here too: the bits are compared.
-check_PROGRAMS += tests/kernels/test_lanes_spmd
-TESTS += tests/kernels/test_lanes_spmd
-tests_kernels_test_lanes_spmd_SOURCES = \
-	tests/kernels/test_lanes_spmd.cc tests/kernels/warp_shim.h \
-	tests/kernels/spmd_reference.c tests/kernels/spmd_reference.h \
-	tests/kernels/row_kinds.c tests/kernels/row_kinds.h
-tests_kernels_test_lanes_spmd_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fopenmp-simd
-tests_kernels_test_lanes_spmd_CXXFLAGS = $(AM_CXXFLAGS) -std=c++17 -ffp-contract=off
-tests_kernels_test_lanes_spmd_LDADD = kernels/libtrimtab_core.la
-
 check_PROGRAMS += tests/kernels/header
 TESTS += tests/kernels/header
 tests_kernels_header_SOURCES = tests/kernels/header.cc
