@@ -190,7 +190,7 @@ static json_t *describe(const struct bench *bench, const char *prompts)
     load_file_digest(prompts, texts);
     cost_cache_hardware(hardware, sizeof hardware);
     return json_pack("{s:s s:s s:s s:o s:s s:s s:i s:i s:i s:i}", "hardware", hardware, "engine",
-                     lm_engine_version(), "version", PACKAGE_VERSION, "build", load_build_digest(),
+                     lm_engine_build(), "version", PACKAGE_VERSION, "build", load_build_digest(),
                      "draft", draft, "prompts", texts, "threads", bench->threads, "parallel",
                      bench->parallel, "max_draft", bench->policies.max_draft, "tokens",
                      bench->tokens);

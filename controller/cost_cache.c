@@ -38,10 +38,10 @@ static void make_key(const struct cost_cache_options *options, struct cost_cache
     cost_cache_hardware(hardware, sizeof hardware);
     snprintf(cache->key, sizeof cache->key,
              "%s|%s|%s|%s|%s|threads %d|parallel %d|draft %d|cells %d|exact %d|%s",
-             lm_digest(pair->target), pair->draft ? lm_digest(pair->draft) : "-",
-             lm_engine_version(), hardware, options->device ? options->device : "auto",
-             options->threads, options->parallel, options->max_draft,
-             lm_context_cells(pair->target), options->exact, PACKAGE_VERSION);
+             lm_digest(pair->target), pair->draft ? lm_digest(pair->draft) : "-", lm_engine_build(),
+             hardware, options->device ? options->device : "auto", options->threads,
+             options->parallel, options->max_draft, lm_context_cells(pair->target), options->exact,
+             PACKAGE_VERSION);
 }
 
 /* The file is named by its key's FNV-1a, so that several pairs share a folder. */

@@ -46,6 +46,9 @@ void lm_close(struct lm *lm); /* NULL-safe */
 int lm_convert(const char *from, const char *to, const char *form, int threads, char **cause);
 /* Engine name and version, e.g. "libllama 0.5.0"; works without a model. */
 const char *lm_engine_version(void);
+/* The same and which build of it this is: what a measured cost depends on. Two builds of a version
+ * differ, the same one is the same again. */
+const char *lm_engine_build(void);
 
 const char *lm_name(const struct lm *lm); /* the file's base name, less ".gguf" */
 const char *

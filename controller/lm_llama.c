@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <llama.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "controller/cause.h"
@@ -88,6 +90,24 @@ const char *lm_engine_version(void)
 
     if (!version[0]) snprintf(version, sizeof version, "libllama %s", llama_version());
     return version;
+}
+
+/* By the size and time of the library's file. */
+const char *lm_engine_build(void)
+{
+    static char build[96];
+    const char *(*const inside)(void) = llama_version;
+    void *address;
+    Dl_info library;
+    struct stat file;
+
+    if (build[0]) return build;
+    snprintf(build, sizeof build, "%s", lm_engine_version());
+    memcpy(&address, &inside, sizeof address);
+    if (dladdr(address, &library) != 0 && library.dli_fname && stat(library.dli_fname, &file) == 0)
+        snprintf(build, sizeof build, "%s %lld@%lld", lm_engine_version(), (long long)file.st_size,
+                 (long long)file.st_mtime);
+    return build;
 }
 
 static bool version_fits(char **cause)

@@ -27,6 +27,10 @@ const char *lm_engine_version(void)
 {
     return "none";
 }
+const char *lm_engine_build(void)
+{
+    return lm_engine_version();
+}
 const char *lm_name(const struct lm *lm)
 {
     (void)lm;

@@ -153,6 +153,10 @@ const char *lm_engine_version(void)
 {
     return "synthetic 1";
 }
+const char *lm_engine_build(void)
+{
+    return lm_engine_version();
+}
 const char *lm_name(const struct lm *lm)
 {
     return lm->draft ? "synthetic-draft" : "synthetic-target";
