@@ -112,8 +112,10 @@ static void print_text(const struct bench *bench, const json_t *cells)
     print_staircase(cells);
     printf("%s\n", bench->cache.found ? "from the cache (--fresh measures anew)" : "measured now");
     if (cost_unsteady(bench->cost))
-        puts("UNSTEADY: the machine was busy with something else; not kept. Try again when it is "
-             "idle.");
+        printf(
+            "UNSTEADY: the machine was busy with something else: %s. Not kept; try again when it "
+            "is idle.\n",
+            cost_unsteady(bench->cost));
     if (cost_flat(bench->cost))
         puts("FLAT: the target's cost never rises, so that trimming cannot pay");
     printf("cache    %s\nkey      %s\n", bench->cache.path[0] ? bench->cache.path : "none",
@@ -126,7 +128,7 @@ static void print_json(const struct bench *bench, json_t *cells)
     json_t *report =
         json_pack("{s:s s:b s:s* s:s s:b s:b s:o s:O}", "schema", "trimtab.bench.cost/1", "cached",
                   bench->cache.found, "cache", bench->cache.path[0] ? bench->cache.path : NULL,
-                  "key", bench->cache.key, "unsteady", cost_unsteady(bench->cost), "flat",
+                  "key", bench->cache.key, "unsteady", cost_unsteady(bench->cost) != NULL, "flat",
                   cost_flat(bench->cost), "scatter_ratio", json_number(scatter), "cells", cells);
 
     json_dumpf(report, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));

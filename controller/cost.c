@@ -24,6 +24,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -378,14 +379,14 @@ double cost_scatter(const struct cost_model *cost)
     return curve->ratio[count / 2];
 }
 
-void cost_set_unsteady(struct cost_model *cost, bool unsteady)
+void cost_set_unsteady(struct cost_model *cost, const char *why)
 {
-    cost->unsteady = unsteady;
+    snprintf(cost->unsteady, sizeof cost->unsteady, "%s", why ? why : "");
 }
 
-bool cost_unsteady(const struct cost_model *cost)
+const char *cost_unsteady(const struct cost_model *cost)
 {
-    return cost->unsteady;
+    return cost->unsteady[0] ? cost->unsteady : NULL;
 }
 
 bool cost_flat(const struct cost_model *cost)

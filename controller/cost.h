@@ -43,9 +43,10 @@ bool cost_flat(const struct cost_model *cost);
  * absolute deviation over their mean. NaN without repeats. */
 double cost_scatter(const struct cost_model *cost);
 /* The table was measured while the machine was busy with something else: good enough to begin with,
- * since it is corrected online, and not to be kept. */
-void cost_set_unsteady(struct cost_model *cost, bool unsteady);
-bool cost_unsteady(const struct cost_model *cost);
+ * since it is corrected online, and not to be kept. why: by what that shows, in words, copied; NULL
+ * = it is steady. */
+void cost_set_unsteady(struct cost_model *cost, const char *why);
+const char *cost_unsteady(const struct cost_model *cost);
 
 /* Cache. key: every part that must match (model and draft digest, engine version, CPU, threads,
  * build). False when the file is missing, damaged or of another key (fails closed). Saving is

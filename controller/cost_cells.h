@@ -40,7 +40,7 @@ struct curve {
 };
 
 struct cost_model {
-    bool unsteady; /* measured on a busy machine */
+    char unsteady[96]; /* why it is thought to be measured on a busy machine; empty = it is not */
     struct curve verify[COST_CONTEXT_BANDS];
     struct curve draft, own;
     int base; /* the band whose curve stands in for cells the other bands lack; -1 = none yet */

@@ -278,6 +278,20 @@ static void become(struct llama_node *node, enum node_phase phase, char *failure
     pthread_mutex_unlock(&node->lock);
 }
 
+/* Costs that were measured on a busy machine are told of, and by what that shows. */
+static void note_unsteady(struct llama_node *node)
+{
+    char *text = NULL;
+
+    if (!cost_unsteady(node->cost)) return;
+    cause_set(&text,
+              "the step costs were measured while the machine was busy with something else (%s): "
+              "they are corrected as steps run, and measured again at the next start",
+              cost_unsteady(node->cost));
+    llama_node_event(node, "warning", "cost", text ? text : "the step costs are unsteady");
+    free(text);
+}
+
 static void *run(void *state)
 {
     struct llama_node *node = state;
@@ -297,11 +311,7 @@ static void *run(void *state)
     if (cost_flat(node->cost))
         llama_node_event(node, "warning", "cost",
                          "the cost curve never rises: trimming cannot pay on this machine");
-    if (cost_unsteady(node->cost))
-        llama_node_event(node, "warning", "cost",
-                         "the step costs were measured while the machine was busy with something "
-                         "else: they are corrected as steps run, and measured again at the next "
-                         "start");
+    note_unsteady(node);
     if (node->loop->device_note)
         llama_node_event(node, "warning", "device", node->loop->device_note);
     if (!lm_can_roll_back(node->pair.target))

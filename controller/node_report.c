@@ -203,6 +203,6 @@ json_t *report_cost(const struct cost_model *cost, const struct planner *planner
     json_object_set_new(object, "uniform_tps", list);
     json_object_set_new(object, "error", error_to_json(&window->delta));
     json_object_set_new(object, "flat", json_boolean(cost_flat(cost)));
-    json_object_set_new(object, "unsteady", json_boolean(cost_unsteady(cost)));
+    json_object_set_new(object, "unsteady", json_boolean(cost_unsteady(cost) != NULL));
     return object;
 }

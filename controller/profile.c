@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include <stdio.h>
 #include <sys/resource.h>
 
 #include "controller/cause.h"
@@ -155,6 +156,24 @@ static double preemptions(void)
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (double)usage.ru_nivcsw : 0;
 }
 
+/* Say whether the machine was busy with something else. preempted: a second. */
+static void judge(struct cost_model *cost, double preempted)
+{
+    double scatter = cost_scatter(cost);
+    char why[96];
+
+    if (scatter > STEADY_SCATTER)
+        snprintf(why, sizeof why, "repeats of one size scatter by %.0f %% (at most %.0f is steady)",
+                 100 * scatter, 100 * STEADY_SCATTER);
+    else if (preempted > STEADY_PREEMPTIONS)
+        snprintf(why, sizeof why,
+                 "it lost its processor %.0f times a second (at most %.0f is steady)", preempted,
+                 STEADY_PREEMPTIONS);
+    else
+        why[0] = '\0';
+    cost_set_unsteady(cost, why);
+}
+
 static int measure(struct session *session, char **cause)
 {
     /* the first round warms caches and graphs up */
@@ -164,9 +183,7 @@ static int measure(struct session *session, char **cause)
 
         if (measure_round(session, true, cause) != 0) return -1;
         if (round < ROUNDS) continue;
-        lost = (preemptions() - lost) / (ticks_ms() - begun) * 1000;
-        cost_set_unsteady(session->cost, cost_scatter(session->cost) > STEADY_SCATTER ||
-                                             lost > STEADY_PREEMPTIONS);
+        judge(session->cost, (preemptions() - lost) / (ticks_ms() - begun) * 1000);
         if (!cost_unsteady(session->cost)) break;
     }
     session->done = session->all;
