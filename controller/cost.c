@@ -127,10 +127,14 @@ static double end_slope(const struct curve *curve)
 
 static void fill_ends(struct curve *curve)
 {
+    /* once: of a stale cell it looks for neighbours, and there are none beyond */
+    const double first = curve_cell_ms(curve, curve->first),
+                 last = curve_cell_ms(curve, curve->last);
+
     curve->slope = end_slope(curve);
-    for (int i = 1; i < curve->first; i++) curve->ms[i] = curve_cell_ms(curve, curve->first);
+    for (int i = 1; i < curve->first; i++) curve->ms[i] = first;
     for (int i = curve->last + 1; i <= curve->size; i++)
-        curve->ms[i] = curve_cell_ms(curve, curve->last) + curve->slope * (i - curve->last);
+        curve->ms[i] = last + curve->slope * (i - curve->last);
 }
 
 /* Cell `size` has a new value: repair the curve around it. */
