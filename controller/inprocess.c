@@ -54,6 +54,7 @@ static int open_loop(struct inprocess *process, const struct inprocess_options *
         .choice = options->choice,
         .planner = {.max_draft = options->pair.max_draft,
                     .max_requests = options->pair.parallel,
+                    .fixed_draft = options->fixed_draft,
                     .min_gain = 0.01,
                     .exploration = true,
                     .key = 1},

@@ -20,6 +20,7 @@ struct inprocess_options {
     struct pair_options pair;
     bool profile; /* measure costs first, else a flat guess learns online */
     enum draft_choice choice;
+    int fixed_draft; /* K of mode fixed; 0 = the best of the costs, which go by the machine */
 };
 
 /* 0, or -1 with *cause; then inprocess_close is harmless. */

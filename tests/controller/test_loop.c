@@ -56,6 +56,7 @@ static struct inprocess open_models(const char *target, const char *draft, int p
         .pair = {.target = target, .draft = draft, .parallel = parallel, .max_draft = 4},
         .profile = true,
         .choice = choice,
+        .fixed_draft = 3, /* or the text of some rules would go by how busy the machine was */
     };
     struct inprocess process;
     char *cause = NULL;
@@ -344,7 +345,9 @@ static void a_cancelled_request_frees_its_slot(void **state)
 static void logits_that_are_no_numbers_fail_one_request(void **state)
 {
     struct inprocess_options options = {
-        .pair = {.target = BROKEN, .draft = DRAFT, .parallel = 2, .max_draft = 4}, .profile = true};
+        .pair = {.target = BROKEN, .draft = DRAFT, .parallel = 2, .max_draft = 4},
+        .profile = true,
+        .fixed_draft = 3};
     struct inprocess process;
     struct request_params params;
     struct request *good, *bad;

@@ -374,7 +374,8 @@ static void drafts_are_as_good_after_a_pause(void **state)
                                                  .parallel = 2,
                                                  .max_draft = DEPTH},
                                         .profile = true,
-                                        .choice = DRAFT_MODEL};
+                                        .choice = DRAFT_MODEL,
+                                        .fixed_draft = 3};
     struct inprocess process;
     struct inprocess_job job = {
         .prompt = "the quick brown fox", .max_tokens = 200, .ignore_eos = true};
