@@ -298,8 +298,8 @@ static bool choose_probe(struct planner *planner)
 static bool choose_plain(struct planner *planner, double gain)
 {
     if (!planner->options.exploration || planner->mode != MODE_ADAPTIVE) return false;
-    return choice_uniform(planner, CHOICE_PLAIN) < PLAIN_MOST_RATE &&
-           choice_uniform(planner, CHOICE_PLAIN) * gain < PLAIN_BUDGET &&
+    double lot = choice_uniform(planner, CHOICE_PLAIN);
+    return lot < PLAIN_MOST_RATE && lot * gain < PLAIN_BUDGET &&
            spend(planner, gain / (1 + gain) * planner->uniform_ms[0]);
 }
 

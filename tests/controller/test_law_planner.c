@@ -656,6 +656,18 @@ static void two_steps(void **state)
     if (varied < 20) fail_msg("drafts mattered in %d scenarios only", varied);
 }
 
+/* The law at a step where the lot falls as `moment` wants, and that it did. */
+static void check_moment(struct scenario *scenario, const char *name, enum moment moment,
+                         enum costs costs, const char *why, struct driver *driver)
+{
+    scenario->name = name;
+    scenario->moment = moment;
+    scenario->costs = costs;
+    check_scenario(scenario);
+    law_error(scenario, driver);
+    assert_string_equal(driver->why, why);
+}
+
 static void probes_and_exploration(void **state)
 {
     (void)state;
@@ -668,27 +680,11 @@ static void probes_and_exploration(void **state)
         scenario.rule[1] = TT_RATIO;
         scenario.temperature[1] = 1.5;
         scenario.cap[1] = 2;
-        scenario.name = "probe";
-        scenario.moment = PROBE_STEP;
-        scenario.costs = STEEP;
-        check_scenario(&scenario);
-        law_error(&scenario, &driver);
-        assert_string_equal(driver.why, "probe");
+        check_moment(&scenario, "probe", PROBE_STEP, STEEP, "probe", &driver);
         assert_true(driver.totals & ~1u);
-
-        scenario.name = "a step without drafts";
-        scenario.moment = PLAIN_STEP;
-        scenario.costs = STAIRCASE;
-        check_scenario(&scenario);
-        law_error(&scenario, &driver);
-        assert_string_equal(driver.why, "probe");
+        check_moment(&scenario, "a step without drafts", PLAIN_STEP, STAIRCASE, "probe", &driver);
         assert_int_equal(driver.totals, 1);
-
-        scenario.name = "exploration";
-        scenario.moment = EXPLORE_STEP;
-        check_scenario(&scenario);
-        law_error(&scenario, &driver);
-        assert_string_equal(driver.why, "explore");
+        check_moment(&scenario, "exploration", EXPLORE_STEP, STAIRCASE, "explore", &driver);
     }
 }
 
