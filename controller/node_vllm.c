@@ -25,11 +25,6 @@ static struct vllm_node *self(struct node *node)
 
 /* ------------------------------------------------------------------------------------- snapshot */
 
-static int64_t count_of(double value)
-{
-    return isnan(value) ? -1 : (int64_t)(value + 0.5);
-}
-
 static double age_s(const struct vllm_node *node)
 {
     return node->read_us > 0 ? (double)(ticks_us() - node->read_us) / 1e6 : INFINITY;
@@ -90,15 +85,15 @@ static void fill_names(struct vllm_node *node, struct snapshot *out)
 
 static void fill_totals(const struct engine_page *page, struct snapshot *out)
 {
-    out->steps = count_of(engine_total(page, FIGURE_STEPS));
-    out->drafts_total = count_of(engine_total(page, FIGURE_DRAFTS));
-    out->drafted_total = count_of(engine_total(page, FIGURE_DRAFTED));
-    out->admitted_total = count_of(engine_total(page, FIGURE_ADMITTED));
-    out->verified_total = count_of(engine_total(page, FIGURE_VERIFIED));
-    out->accepted_total = count_of(engine_total(page, FIGURE_ACCEPTED));
-    out->emitted_total = count_of(engine_total(page, FIGURE_EMITTED));
-    out->prompt_tokens_total = count_of(engine_total(page, FIGURE_PROMPT));
-    out->requests_total = count_of(engine_total(page, FIGURE_REQUESTS));
+    out->steps = vllm_node_count(engine_total(page, FIGURE_STEPS));
+    out->drafts_total = vllm_node_count(engine_total(page, FIGURE_DRAFTS));
+    out->drafted_total = vllm_node_count(engine_total(page, FIGURE_DRAFTED));
+    out->admitted_total = vllm_node_count(engine_total(page, FIGURE_ADMITTED));
+    out->verified_total = vllm_node_count(engine_total(page, FIGURE_VERIFIED));
+    out->accepted_total = vllm_node_count(engine_total(page, FIGURE_ACCEPTED));
+    out->emitted_total = vllm_node_count(engine_total(page, FIGURE_EMITTED));
+    out->prompt_tokens_total = vllm_node_count(engine_total(page, FIGURE_PROMPT));
+    out->requests_total = vllm_node_count(engine_total(page, FIGURE_REQUESTS));
     out->max_draft = engine_positions(page) > 0 ? engine_positions(page) : -1;
 }
 
@@ -107,8 +102,8 @@ static void fill_present(const struct vllm_node *node, struct snapshot *out)
 {
     const struct engine_page *page = engine_watch_page(node->watch);
 
-    out->running = (int)count_of(engine_total(page, FIGURE_RUNNING));
-    out->queued = (int)count_of(engine_total(page, FIGURE_WAITING));
+    out->running = (int)vllm_node_count(engine_total(page, FIGURE_RUNNING));
+    out->queued = (int)vllm_node_count(engine_total(page, FIGURE_WAITING));
     out->kv_ratio = engine_total(page, FIGURE_KV);
     out->first_token_p50_ms = engine_watch_quantile(node->watch, FIGURE_FIRST_TOKEN, 0.5) * 1e3;
     out->first_token_p95_ms = engine_watch_quantile(node->watch, FIGURE_FIRST_TOKEN, 0.95) * 1e3;
@@ -151,10 +146,10 @@ static void fill_positions(const struct vllm_node *node, struct snapshot *out)
         double before =
             k == 0 ? engine_total(page, FIGURE_DRAFTS) : engine_accepted_at(page, k - 1);
 
-        position->accepted_total = count_of(engine_accepted_at(page, k));
-        position->n = count_of(before);
+        position->accepted_total = vllm_node_count(engine_accepted_at(page, k));
+        position->n = vllm_node_count(before);
         if (!(sum.seconds > 0)) continue;
-        position->reached = count_of(engine_second_reached(&sum, k));
+        position->reached = vllm_node_count(engine_second_reached(&sum, k));
         position->accepted_ratio = ratio(sum.accepted_at[k], engine_second_reached(&sum, k));
     }
 }

@@ -83,7 +83,7 @@ static void begin_run(struct vllm_node *node)
     atomic_store(&node->run_id, run_id > 0 ? run_id : 0);
 }
 
-static int64_t whole(double value)
+int64_t vllm_node_count(double value)
 {
     return isnan(value) ? -1 : (int64_t)(value + 0.5);
 }
@@ -149,14 +149,16 @@ static void put_sample(struct vllm_node *node, const struct engine_second *secon
     struct store_sample sample = {
         .run_id = node->run_id,
         .time_ms = node->read_ms,
-        .running = (int)whole(engine_total(&node->page, FIGURE_RUNNING)),
-        .queued = (int)whole(engine_total(&node->page, FIGURE_WAITING)),
-        .drafted = whole(delta[FIGURE_DRAFTED]),
-        .admitted = isnan(delta[FIGURE_ADMITTED]) ? admitted : whole(delta[FIGURE_ADMITTED]),
-        .verified = isnan(delta[FIGURE_VERIFIED]) ? admitted : whole(delta[FIGURE_VERIFIED]),
-        .accepted = whole(delta[FIGURE_ACCEPTED]),
-        .emitted = whole(delta[FIGURE_EMITTED]),
-        .steps = whole(delta[FIGURE_STEPS]),
+        .running = (int)vllm_node_count(engine_total(&node->page, FIGURE_RUNNING)),
+        .queued = (int)vllm_node_count(engine_total(&node->page, FIGURE_WAITING)),
+        .drafted = vllm_node_count(delta[FIGURE_DRAFTED]),
+        .admitted =
+            isnan(delta[FIGURE_ADMITTED]) ? admitted : vllm_node_count(delta[FIGURE_ADMITTED]),
+        .verified =
+            isnan(delta[FIGURE_VERIFIED]) ? admitted : vllm_node_count(delta[FIGURE_VERIFIED]),
+        .accepted = vllm_node_count(delta[FIGURE_ACCEPTED]),
+        .emitted = vllm_node_count(delta[FIGURE_EMITTED]),
+        .steps = vllm_node_count(delta[FIGURE_STEPS]),
         .target_rows = -1,
         .draft_ms = NAN,
         .verify_ms = NAN,
@@ -171,8 +173,9 @@ static void put_sample(struct vllm_node *node, const struct engine_second *secon
     };
 
     for (int k = 0; k < sample.positions; k++)
-        sample.position[k] = (struct store_position){whole(engine_second_reached(second, k)),
-                                                     whole(second->accepted_at[k]), NAN, NAN, NAN};
+        sample.position[k] =
+            (struct store_position){vllm_node_count(engine_second_reached(second, k)),
+                                    vllm_node_count(second->accepted_at[k]), NAN, NAN, NAN};
     if (node->store && node->run_id > 0)
         put_seconds(node, &sample, seconds_of(node, second->seconds));
 }
@@ -181,18 +184,20 @@ static void put_sample(struct vllm_node *node, const struct engine_second *secon
 static void watch_effect(struct vllm_node *node, const struct engine_second *second,
                          const struct snapshot *steering)
 {
-    struct rates_second next = {.time_ms = node->read_ms,
-                                .seconds = second->seconds,
-                                .mode = steering->mode,
-                                .fixed_draft = steering->fixed_draft,
-                                .running = (int)whole(engine_total(&node->page, FIGURE_RUNNING))};
+    struct rates_second next = {
+        .time_ms = node->read_ms,
+        .seconds = second->seconds,
+        .mode = steering->mode,
+        .fixed_draft = steering->fixed_draft,
+        .running = (int)vllm_node_count(engine_total(&node->page, FIGURE_RUNNING))};
 
     if (steering->mode == MODE_UNKNOWN || isnan(second->delta[FIGURE_EMITTED])) return;
     if (!node->rates) node->rates = calloc(1, sizeof *node->rates);
     if (!node->rates) return; /* out of memory: no effect is told */
-    next.delta.emitted = whole(second->delta[FIGURE_EMITTED]);
-    next.delta.steps = isnan(second->delta[FIGURE_STEPS]) ? next.delta.emitted
-                                                          : whole(second->delta[FIGURE_STEPS]);
+    next.delta.emitted = vllm_node_count(second->delta[FIGURE_EMITTED]);
+    next.delta.steps = isnan(second->delta[FIGURE_STEPS])
+                           ? next.delta.emitted
+                           : vllm_node_count(second->delta[FIGURE_STEPS]);
     next.delta.step_ms = NAN; /* an engine tells no time of its steps */
     rates_add(node->rates, &next);
     node->effect_known = rates_toggle_effect(node->rates, &node->effect);

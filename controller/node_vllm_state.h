@@ -72,6 +72,8 @@ void vllm_node_event(struct vllm_node *node, const char *severity, const char *k
                      const char *text);
 /* End the run in the store, if there is one. Under the lock. */
 void vllm_node_end_run(struct vllm_node *node);
+/* To the next whole; -1 for one that the engine does not tell. */
+int64_t vllm_node_count(double value);
 /* Is that long without news? */
 bool vllm_node_is_stale(const struct vllm_node *node, double age_s);
 /* Seconds of the window that rates are made over. */
