@@ -37,6 +37,7 @@ struct collector {
     pthread_cond_t changed;
     struct wishes wishes;
     bool anew, stop, command_waiting;
+    int64_t commands; /* that ended */
     struct ui_command command;
     bool waiting[NEWS_KINDS];
     struct news news[NEWS_KINDS];
@@ -49,19 +50,47 @@ void news_clear(struct news *news)
     memset(news, 0, sizeof *news);
 }
 
-/* Takes over what `news` holds. */
-static void publish(struct collector *collector, struct news *news)
+/* Takes over what `news` holds; the lock is held. */
+static void put(struct collector *collector, struct news *news)
 {
-    ssize_t written;
-
-    pthread_mutex_lock(&collector->lock);
     if (collector->waiting[news->kind]) news_clear(&collector->news[news->kind]);
     collector->news[news->kind] = *news;
     collector->waiting[news->kind] = true;
-    pthread_mutex_unlock(&collector->lock);
+}
+
+static void announce(struct collector *collector)
+{
+    ssize_t written;
+
     do /* a full pipe is as good as one byte more in it */
         written = write(collector->pipe[1], "", 1);
     while (written < 0 && errno == EINTR);
+}
+
+static int64_t commands_ended(struct collector *collector)
+{
+    int64_t count;
+
+    pthread_mutex_lock(&collector->lock);
+    count = collector->commands;
+    pthread_mutex_unlock(&collector->lock);
+    return count;
+}
+
+/* Takes over what was asked for when `commands` had ended. When another one ended meanwhile, nobody
+ * can tell whether this was read before it or after it: it is dropped, and all is read anew. */
+static void publish(struct collector *collector, struct news *news, int64_t commands)
+{
+    bool current;
+
+    pthread_mutex_lock(&collector->lock);
+    current = collector->commands == commands;
+    if (current) put(collector, news);
+    pthread_mutex_unlock(&collector->lock);
+    if (current)
+        announce(collector);
+    else
+        news_clear(news);
 }
 
 bool collector_take(struct collector *collector, struct news *out)
@@ -98,6 +127,7 @@ static bool fetch(struct collector *collector, const char *path, enum news_kind 
 {
     struct client_reply reply = {0};
     struct news news = {.kind = kind};
+    const int64_t commands = commands_ended(collector);
     enum client_status status = client_get(collector->reader, path, &reply);
 
     if (status != CLIENT_ABORTED) {
@@ -106,7 +136,7 @@ static bool fetch(struct collector *collector, const char *path, enum news_kind 
         news.text = reply.cause;
         if (status == CLIENT_OK) reply.body = NULL;
         reply.cause = NULL;
-        publish(collector, &news);
+        publish(collector, &news, commands);
     }
     client_reply_clear(&reply);
     return status == CLIENT_OK;
@@ -145,6 +175,7 @@ static bool fetch_snapshot(struct collector *collector, struct schedule *schedul
     char *path = client_node_path(schedule->node, "snapshot");
     struct client_reply reply = {0};
     struct news news = {.kind = NEWS_SNAPSHOT};
+    const int64_t commands = commands_ended(collector);
     enum client_status status =
         path != NULL ? client_get(collector->reader, path, &reply) : CLIENT_INVALID;
     bool ok = status == CLIENT_OK;
@@ -164,7 +195,7 @@ static bool fetch_snapshot(struct collector *collector, struct schedule *schedul
     if (status == CLIENT_ABORTED)
         news_clear(&news);
     else
-        publish(collector, &news);
+        publish(collector, &news, commands);
     client_reply_clear(&reply);
     free(path);
     return ok;
@@ -357,7 +388,7 @@ static enum client_status ask_node(struct client *client, const struct ui_comman
 static void send_command(struct collector *collector, const struct ui_command *command)
 {
     struct client_reply reply = {0};
-    struct news news = {.kind = NEWS_ANSWER};
+    struct news news = {.kind = NEWS_ANSWER}, settings = {.kind = NEWS_SETTINGS};
     enum client_status status = ask_node(collector->writer, command, &reply);
 
     snprintf(news.node, sizeof news.node, "%s", command->node);
@@ -369,12 +400,17 @@ static void send_command(struct collector *collector, const struct ui_command *c
     news.text = reply.cause;
     reply.cause = NULL;
     if (status == CLIENT_OK && command->kind == COMMAND_SET) { /* all settings as they are now */
-        struct news settings = {.kind = NEWS_SETTINGS, .json = json_incref(reply.body)};
-
         snprintf(settings.node, sizeof settings.node, "%s", command->node);
-        publish(collector, &settings);
+        settings.json = json_incref(reply.body);
     }
-    publish(collector, &news);
+    pthread_mutex_lock(&collector->lock);
+    collector->commands++;
+    collector->anew = true; /* read back at once */
+    if (settings.json != NULL) put(collector, &settings);
+    put(collector, &news);
+    pthread_cond_broadcast(&collector->changed);
+    pthread_mutex_unlock(&collector->lock);
+    announce(collector);
     client_reply_clear(&reply);
 }
 
@@ -394,8 +430,6 @@ static void *command_thread(void *state)
         pthread_mutex_unlock(&collector->lock);
         send_command(collector, &command);
         pthread_mutex_lock(&collector->lock);
-        collector->anew = true; /* read back at once */
-        pthread_cond_broadcast(&collector->changed);
     }
     pthread_mutex_unlock(&collector->lock);
     return NULL;
