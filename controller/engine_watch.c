@@ -24,6 +24,7 @@ struct moment { /* sums since the watch began; NaN = never known */
     int64_t us;
     double total[FIGURE_COUNTERS];
     double accepted_at[ENGINE_POSITIONS];
+    int64_t unadmitted; /* readings for which nobody told what was admitted */
 };
 
 struct mark { /* histograms at one moment */
@@ -155,8 +156,10 @@ static void add_moment(struct engine_watch *watch, const struct engine_second *s
     } else {
         for (int i = 0; i < FIGURE_COUNTERS; i++) next.total[i] = NAN;
         for (int k = 0; k < ENGINE_POSITIONS; k++) next.accepted_at[k] = NAN;
+        next.unadmitted = 0;
     }
     next.us = now_us;
+    if (isnan(second->delta[FIGURE_ADMITTED])) next.unadmitted++;
     for (int i = 0; i < FIGURE_COUNTERS; i++) add_sum(&next.total[i], second->delta[i]);
     for (int k = 0; k < ENGINE_POSITIONS; k++)
         add_sum(&next.accepted_at[k], second->accepted_at[k]);
@@ -275,8 +278,16 @@ const char *engine_watch_slowdown(const struct engine_watch *watch)
 
 /* ----------------------------------------------------------------------------------------- take */
 
+/* What the page does not tell of admitted and verified drafts, by the other account. */
+static void add_admitted(struct engine_second *second, double admitted)
+{
+    if (isnan(second->delta[FIGURE_ADMITTED])) second->delta[FIGURE_ADMITTED] = admitted;
+    if (isnan(second->delta[FIGURE_VERIFIED])) second->delta[FIGURE_VERIFIED] = admitted;
+}
+
 unsigned engine_watch_take(struct engine_watch *watch, const struct engine_page *page,
-                           const double *predicted, int64_t now_us, struct engine_second *second)
+                           double admitted, const double *predicted, int64_t now_us,
+                           struct engine_second *second)
 {
     const struct engine_page *before = engine_watch_page(watch);
     struct engine_second own;
@@ -287,6 +298,7 @@ unsigned engine_watch_take(struct engine_watch *watch, const struct engine_page 
     if (watch->count == 0) news |= ENGINE_NEWS_FIRST;
     if (subtract(page, watch->count > 0 ? before : page, second)) news |= ENGINE_NEWS_RESTARTED;
     if (watch->count > 0) second->seconds = (double)(now_us - newest(watch)->us) / 1e6;
+    if (news == 0) add_admitted(second, admitted);
     watch->current = !watch->current;
     watch->page[watch->current] = *page;
     add_moment(watch, second, now_us);
@@ -316,6 +328,8 @@ void engine_watch_window(const struct engine_watch *watch, double window_s,
     sum->seconds = (double)(last->us - from->us) / 1e6;
     for (int i = 0; i < FIGURE_COUNTERS; i++)
         sum->delta[i] = last->total[i] - (isnan(from->total[i]) ? 0 : from->total[i]);
+    if (last->unadmitted != from->unadmitted)
+        sum->delta[FIGURE_ADMITTED] = sum->delta[FIGURE_VERIFIED] = NAN;
     for (int k = 0; k < ENGINE_POSITIONS; k++)
         sum->accepted_at[k] =
             last->accepted_at[k] - (isnan(from->accepted_at[k]) ? 0 : from->accepted_at[k]);

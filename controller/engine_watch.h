@@ -38,17 +38,20 @@ enum { /* what engine_watch_take noticed */
 struct engine_watch *engine_watch_new(void); /* NULL when out of memory */
 void engine_watch_free(struct engine_watch *watch);
 
-/* Take a page that was read at now_us (monotonic). `predicted` (ENGINE_POSITIONS) are the ratios of
+/* Take a page that was read at now_us (monotonic). `admitted` is how many drafts were admitted,
+ * which is what an engine verifies, since the last page by another account than the page's own, for
+ * engines whose pages do not tell; NaN = unknown. `predicted` (ENGINE_POSITIONS) are the ratios of
  * accepted to reached that an estimator expects now, NaN = unknown; NULL = none is known: that a
  * position accepts all can only be judged against a prediction. Returns news bits; *second (may be
  * NULL) is what happened since the last page. */
 unsigned engine_watch_take(struct engine_watch *watch, const struct engine_page *page,
-                           const double *predicted, int64_t now_us, struct engine_second *second);
+                           double admitted, const double *predicted, int64_t now_us,
+                           struct engine_second *second);
 /* The last page; rows 0 before the first. */
 const struct engine_page *engine_watch_page(const struct engine_watch *watch);
 
 /* Sums over the last window_s seconds (at most a minute); seconds 0 when there are no two pages in
- * it. */
+ * it. What was admitted and verified is unknown where a part of the window is. */
 void engine_watch_window(const struct engine_watch *watch, double window_s,
                          struct engine_second *sum);
 double engine_second_reached(const struct engine_second *second, int position);

@@ -94,13 +94,13 @@ static int64_t part_of(int64_t count, int i, int parts)
     return count < 0 ? -1 : count * (i + 1) / parts - count * i / parts;
 }
 
-/* Drafts that were admitted since the last reading, by the extension's own count. */
-static int64_t take_admitted(struct vllm_node *node, const struct snapshot *steering)
+/* Drafts that were admitted since the last reading, by the extension's own count; NaN = unknown. */
+static double take_admitted(struct vllm_node *node, const struct snapshot *steering)
 {
     int64_t before = node->admitted, now = steering->admitted_total;
 
     node->admitted = now;
-    return before >= 0 && now >= before ? now - before : -1;
+    return before >= 0 && now >= before ? (double)(now - before) : NAN;
 }
 
 /* How many of the store's seconds a reading stands for: an engine may be read less often than once
@@ -139,23 +139,19 @@ static void put_seconds(struct vllm_node *node, const struct store_sample *sum, 
     }
 }
 
-/* What an engine does not tell is unknown in the store, too; what was admitted, which is what it
- * verifies, comes from the extension where the metrics do not have it. */
+/* What an engine does not tell is unknown in the store, too. */
 static void put_sample(struct vllm_node *node, const struct engine_second *second,
                        const struct snapshot *steering)
 {
     const double *delta = second->delta;
-    int64_t admitted = take_admitted(node, steering);
     struct store_sample sample = {
         .run_id = node->run_id,
         .time_ms = node->read_ms,
         .running = (int)vllm_node_count(engine_total(&node->page, FIGURE_RUNNING)),
         .queued = (int)vllm_node_count(engine_total(&node->page, FIGURE_WAITING)),
         .drafted = vllm_node_count(delta[FIGURE_DRAFTED]),
-        .admitted =
-            isnan(delta[FIGURE_ADMITTED]) ? admitted : vllm_node_count(delta[FIGURE_ADMITTED]),
-        .verified =
-            isnan(delta[FIGURE_VERIFIED]) ? admitted : vllm_node_count(delta[FIGURE_VERIFIED]),
+        .admitted = vllm_node_count(delta[FIGURE_ADMITTED]),
+        .verified = vllm_node_count(delta[FIGURE_VERIFIED]),
         .accepted = vllm_node_count(delta[FIGURE_ACCEPTED]),
         .emitted = vllm_node_count(delta[FIGURE_EMITTED]),
         .steps = vllm_node_count(delta[FIGURE_STEPS]),
@@ -389,7 +385,8 @@ static void take_page(struct vllm_node *node)
     if (node->first_ms == 0) node->first_ms = node->read_ms;
     if (!node->model[0] && node->page.model[0])
         snprintf(node->model, sizeof node->model, "%s", node->page.model);
-    news = engine_watch_take(node->watch, &node->page, predicted, node->read_us, &second);
+    news = engine_watch_take(node->watch, &node->page, take_admitted(node, &steering), predicted,
+                             node->read_us, &second);
     note_answer(node);
     note_news(node, news);
     if (second.seconds > 0) {

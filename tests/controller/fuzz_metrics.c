@@ -73,7 +73,7 @@ static void read_page(const char *text, size_t size)
     if (!watch) watch = engine_watch_new();
     REQUIRE(watch);
     now_us += 1000000;
-    engine_watch_take(watch, &page, NULL, now_us, &second);
+    engine_watch_take(watch, &page, NAN, NULL, now_us, &second);
     for (int i = 0; i < FIGURE_COUNTERS; i++)
         REQUIRE(isnan(second.delta[i]) || second.delta[i] >= 0);
     engine_watch_window(watch, 5, &second);

@@ -388,12 +388,12 @@ static void test_rates(void **state)
 
     (void)state;
     load("data/vllm/ngram-k4-before.resp", &page, NULL);
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 0, &second), ENGINE_NEWS_FIRST);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 0, &second), ENGINE_NEWS_FIRST);
     assert_true(second.seconds == 0);
     engine_watch_window(watch, 5, &window);
     assert_true(window.seconds == 0);
     load("data/vllm/ngram-k4-after.resp", &page, NULL);
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 2 * US, &second), 0);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 2 * US, &second), 0);
     expect_near(second.seconds, 2);
     expect_near(second.delta[FIGURE_DRAFTS], engine_total(&page, FIGURE_DRAFTS) - 140);
     expect_near(second.delta[FIGURE_EMITTED], engine_total(&page, FIGURE_EMITTED) - 995);
@@ -408,12 +408,40 @@ static void test_rates(void **state)
     assert_true(engine_watch_quantile(watch, FIGURE_INTER_TOKEN, 0.95) >=
                 engine_watch_quantile(watch, FIGURE_INTER_TOKEN, 0.5));
     /* nothing happens: zero, and no quantile of nothing */
-    for (int i = 3; i < 75; i++) engine_watch_take(watch, &page, NULL, (int64_t)i * US, &second);
+    for (int i = 3; i < 75; i++)
+        engine_watch_take(watch, &page, NAN, NULL, (int64_t)i * US, &second);
     expect_near(second.delta[FIGURE_EMITTED], 0);
     assert_true(isnan(engine_watch_quantile(watch, FIGURE_FIRST_TOKEN, 0.5)));
     engine_watch_window(watch, 5, &window);
     expect_near(window.seconds, 5);
     expect_near(window.delta[FIGURE_EMITTED], 0);
+}
+
+static void test_admitted_by_another_account(void **state)
+{
+    static struct engine_page page;
+    struct engine_second second, window;
+
+    (void)state;
+    load("data/vllm/ngram-k4-before.resp", &page, NULL);
+    engine_watch_take(watch, &page, 7, NULL, 0, &second);
+    assert_true(isnan(second.delta[FIGURE_ADMITTED])); /* the first page: since when? */
+    engine_watch_take(watch, &page, NAN, NULL, US, NULL);
+    for (int i = 2; i <= 4; i++) {
+        page.row[0].value[FIGURE_ACCEPTED] += 20;
+        engine_watch_take(watch, &page, 30, NULL, i * US, &second);
+        expect_near(second.delta[FIGURE_VERIFIED], 30);
+        expect_near(second.delta[FIGURE_ADMITTED], 30);
+    }
+    engine_watch_window(watch, 3, &window); /* a second and its window tell the same */
+    expect_near(window.delta[FIGURE_VERIFIED], 90);
+    expect_near(window.delta[FIGURE_ACCEPTED], 60);
+    engine_watch_window(watch, 4, &window); /* a part of it is unknown: so is the whole */
+    assert_true(isnan(window.delta[FIGURE_VERIFIED]) && isnan(window.delta[FIGURE_ADMITTED]));
+    page.row[0].created += 60;
+    assert_int_equal(engine_watch_take(watch, &page, 9, NULL, 5 * US, &second),
+                     ENGINE_NEWS_RESTARTED);
+    assert_true(isnan(second.delta[FIGURE_VERIFIED])); /* nothing of the process before */
 }
 
 static void test_restart_makes_no_negative_rate(void **state)
@@ -423,17 +451,19 @@ static void test_restart_makes_no_negative_rate(void **state)
 
     (void)state;
     load("data/vllm/ngram-k4-after.resp", &page, NULL);
-    engine_watch_take(watch, &page, NULL, 0, NULL);
+    engine_watch_take(watch, &page, NAN, NULL, 0, NULL);
     load("data/vllm/ngram-k4-restarted.resp", &page, NULL);
-    assert_int_equal(engine_watch_take(watch, &page, NULL, US, &second), ENGINE_NEWS_RESTARTED);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, US, &second),
+                     ENGINE_NEWS_RESTARTED);
     for (int i = 0; i < FIGURE_COUNTERS; i++)
         assert_true(isnan(second.delta[i]) || second.delta[i] == 0);
     /* the same values, another birth: a restart all the same */
     page.row[0].created += 60;
     page.process_start = NAN;
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 2 * US, &second), ENGINE_NEWS_RESTARTED);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 2 * US, &second),
+                     ENGINE_NEWS_RESTARTED);
     page.row[0].value[FIGURE_EMITTED] += 10;
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 3 * US, &second), 0);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 3 * US, &second), 0);
     expect_near(second.delta[FIGURE_EMITTED], 10);
 }
 
@@ -444,11 +474,12 @@ static void test_one_engine_of_two_restarts(void **state)
 
     (void)state;
     load("data/vllm/dp2-k3-after.resp", &page, NULL);
-    engine_watch_take(watch, &page, NULL, 0, NULL);
+    engine_watch_take(watch, &page, NAN, NULL, 0, NULL);
     /* the sum over engines still grows, yet one began anew */
     page.row[0].value[FIGURE_EMITTED] = 3;
     page.row[1].value[FIGURE_EMITTED] += 5000;
-    assert_int_equal(engine_watch_take(watch, &page, NULL, US, &second), ENGINE_NEWS_RESTARTED);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, US, &second),
+                     ENGINE_NEWS_RESTARTED);
     expect_near(second.delta[FIGURE_EMITTED], 5000);
 }
 
@@ -459,12 +490,12 @@ static void test_late_engine_and_series(void **state)
 
     (void)state;
     expect_text("vllm:generation_tokens_total{engine=\"0\"} 100\n", &page);
-    engine_watch_take(watch, &page, NULL, 0, NULL);
+    engine_watch_take(watch, &page, NAN, NULL, 0, NULL);
     expect_text("vllm:generation_tokens_total{engine=\"0\"} 110\n"
                 "vllm:generation_tokens_total{engine=\"1\"} 90000\n"
                 "vllm:spec_decode_num_drafts_total{engine=\"0\"} 70\n",
                 &page);
-    assert_int_equal(engine_watch_take(watch, &page, NULL, US, &second), 0);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, US, &second), 0);
     expect_near(second.delta[FIGURE_EMITTED], 10);
     expect_near(second.delta[FIGURE_DRAFTS], 0);
 }
@@ -476,21 +507,21 @@ static void test_broken_positions_are_told(void **state)
 
     (void)state;
     load("data/vllm/draft-k5-before.resp", &page, NULL);
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 0, NULL), ENGINE_NEWS_FIRST);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 0, NULL), ENGINE_NEWS_FIRST);
     load("data/vllm/draft-k5-after.resp", &page, NULL); /* 477 drafts, 136 at 0, none behind */
-    assert_int_equal(engine_watch_take(watch, &page, NULL, US, NULL),
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, US, NULL),
                      0); /* position 1: 136 reached */
     page.row[0].value[FIGURE_DRAFTS] += 300;
     page.row[0].accepted_at[0] += 90;
-    news = engine_watch_take(watch, &page, NULL, 2 * US, NULL);
+    news = engine_watch_take(watch, &page, NAN, NULL, 2 * US, NULL);
     assert_int_equal(news, ENGINE_NEWS_BROKEN);
     assert_string_equal(engine_watch_trouble(watch),
                         "position 1 accepted none of its last 226 drafts");
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 3 * US, NULL), 0); /* told once */
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 3 * US, NULL), 0); /* told once */
     page.row[0].value[FIGURE_DRAFTS] += 500;
     page.row[0].accepted_at[0] += 250;
     page.row[0].accepted_at[1] += 100;
-    assert_int_equal(engine_watch_take(watch, &page, NULL, 4 * US, NULL), ENGINE_NEWS_MENDED);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, NULL, 4 * US, NULL), ENGINE_NEWS_MENDED);
     assert_string_equal(engine_watch_trouble(watch), "");
 }
 
@@ -501,10 +532,10 @@ static void test_all_accepted_against_a_prediction(void **state)
 
     (void)state;
     load("data/vllm/ngram-k4-restarted.resp", &page, NULL);
-    engine_watch_take(watch, &page, predicted, 0, NULL);
+    engine_watch_take(watch, &page, NAN, predicted, 0, NULL);
     page.row[0].value[FIGURE_DRAFTS] += 1000;
     for (int k = 0; k < 4; k++) page.row[0].accepted_at[k] += k < 3 ? 1000 : 500;
-    assert_int_equal(engine_watch_take(watch, &page, predicted, US, NULL), ENGINE_NEWS_BROKEN);
+    assert_int_equal(engine_watch_take(watch, &page, NAN, predicted, US, NULL), ENGINE_NEWS_BROKEN);
     assert_string_equal(engine_watch_trouble(watch),
                         "position 1 accepted all of its last 1000 drafts though 0.50 were "
                         "predicted");
@@ -520,19 +551,19 @@ static void test_slowdown_at_no_less_load(void **state)
     expect_text("vllm:generation_tokens_total 0\nvllm:num_requests_running 8\n", &page);
     for (int i = 0; i < 200; i++) {
         page.row[0].value[FIGURE_EMITTED] += 1000;
-        news |= engine_watch_take(watch, &page, NULL, (int64_t)i * US, NULL);
+        news |= engine_watch_take(watch, &page, NAN, NULL, (int64_t)i * US, NULL);
     }
     assert_false(news & ENGINE_NEWS_SLOWED);
     page.row[0].value[FIGURE_RUNNING] = 2; /* less to do: no alarm */
     for (int i = 200; i < 230; i++) {
         page.row[0].value[FIGURE_EMITTED] += 300;
-        news |= engine_watch_take(watch, &page, NULL, (int64_t)i * US, NULL);
+        news |= engine_watch_take(watch, &page, NAN, NULL, (int64_t)i * US, NULL);
     }
     assert_false(news & ENGINE_NEWS_SLOWED);
     page.row[0].value[FIGURE_RUNNING] = 8;
     for (int i = 230; i < 280; i++) {
         page.row[0].value[FIGURE_EMITTED] += 100;
-        news = engine_watch_take(watch, &page, NULL, (int64_t)i * US, NULL);
+        news = engine_watch_take(watch, &page, NAN, NULL, (int64_t)i * US, NULL);
         if (news & ENGINE_NEWS_SLOWED) told_s = i;
     }
     assert_true(told_s > 230);
@@ -569,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_cut_pages_are_told),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test_setup_teardown(test_rates, start_watch, end_watch),
+        cmocka_unit_test_setup_teardown(test_admitted_by_another_account, start_watch, end_watch),
         cmocka_unit_test_setup_teardown(test_restart_makes_no_negative_rate, start_watch,
                                         end_watch),
         cmocka_unit_test_setup_teardown(test_one_engine_of_two_restarts, start_watch, end_watch),

@@ -93,7 +93,8 @@ def page():
     if not any(word.startswith("steps") for word in options):
         return body
     made = int((time.monotonic() - START) * 200)
-    for head, more in ((b"vllm:generation_tokens_total", made), (b"vllm:iteration_tokens_total_count", made // 4)):
+    for head, more in ((b"vllm:generation_tokens_total", made), (b"vllm:iteration_tokens_total_count", made // 4),
+                       (b"vllm:spec_decode_num_accepted_tokens_total", made // 2)):
         body = re.sub(rb"(?m)^(" + head + rb"\{[^}]*\} )([0-9.e+]+)$",
                       lambda found, more=more: found.group(1) + str(float(found.group(2)) + more).encode(), body)
     return body
