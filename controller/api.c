@@ -2,13 +2,13 @@
  */
 #include "config.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "controller/api.h"
 #include "controller/api_common.h"
+#include "controller/number.h"
 
 #define LENGTH(ARRAY) (sizeof(ARRAY) / sizeof *(ARRAY))
 
@@ -39,19 +39,12 @@ bool api_integer_argument(struct exchange *x, const char *name, int64_t low, int
                           int64_t *value)
 {
     const char *text = exchange_argument(x, name);
-    char *end;
 
-    if (!text) return true;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (end == text || *end || errno || number < low || number > high) {
-        reply_error(&x->reply, 400, name, "invalid_value",
-                    "'%s' must be an integer between %lld and %lld", name, (long long)low,
-                    (long long)high);
-        return false;
-    }
-    *value = number;
-    return true;
+    if (!text || number_read_whole(text, low, high, value)) return true;
+    reply_error(&x->reply, 400, name, "invalid_value",
+                "'%s' must be an integer between %lld and %lld, in decimal digits", name,
+                (long long)low, (long long)high);
+    return false;
 }
 
 /* -------------------------------------------------------------------------- health and version */
@@ -445,19 +438,17 @@ out:
 void api_cancel(struct exchange *x)
 {
     struct node *node = api_find_node(x);
-    char *end;
+    int64_t id = 0;
 
     if (!node) return;
-    errno = 0;
-    unsigned long long id = strtoull(x->segment[1], &end, 10);
-    if (errno || *end || x->segment[1][0] < '0' || x->segment[1][0] > '9') {
+    if (!number_read_whole(x->segment[1], 0, INT64_MAX, &id)) {
         reply_error(&x->reply, 400, NULL, "invalid_value", "'%s' is not the number of a request",
                     x->segment[1]);
     } else if (!node->ops->cancel) {
         reply_unable(x, node, "requests that can be cancelled");
-    } else if (!node->ops->cancel(node, id)) {
-        reply_error(&x->reply, 404, NULL, "request_not_found", "no request %llu runs or waits here",
-                    id);
+    } else if (!node->ops->cancel(node, (uint64_t)id)) {
+        reply_error(&x->reply, 404, NULL, "request_not_found", "no request %lld runs or waits here",
+                    (long long)id);
     } else {
         reply_json(&x->reply, 200, json_pack("{s:I, s:b}", "id", (json_int_t)id, "cancelled", 1));
     }

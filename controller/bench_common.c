@@ -9,6 +9,7 @@
 
 #include "controller/bench.h"
 #include "controller/nearest.h"
+#include "controller/number.h"
 
 #define DEFAULT_MAX_TOKENS 128
 #define MOST_OPTIONS 32
@@ -108,24 +109,24 @@ const char *bench_text(const struct bench_option *options, const char *name)
 long bench_number(const struct bench_option *options, const char *name, long low, long high)
 {
     const char *text = bench_text(options, name);
-    char *end;
-    long value = strtol(text, &end, 10);
+    int64_t value;
 
-    if (end != text && *end == '\0' && value >= low && value <= high) return value;
-    fprintf(stderr, "trimtab bench: --%s wants a whole number from %ld to %ld, not \"%s\"\n", name,
-            low, high, text);
+    if (number_read_whole(text, low, high, &value)) return (long)value;
+    fprintf(stderr,
+            "trimtab bench: --%s wants a whole number from %ld to %ld, in decimal digits, not "
+            "\"%s\"\n",
+            name, low, high, text);
     exit(2);
 }
 
 double bench_real(const struct bench_option *options, const char *name, double low, double high)
 {
     const char *text = bench_text(options, name);
-    char *end;
-    double value = strtod(text, &end);
+    double value;
 
-    if (end != text && *end == '\0' && value >= low && value <= high) return value;
-    fprintf(stderr, "trimtab bench: --%s wants a number from %g to %g, not \"%s\"\n", name, low,
-            high, text);
+    if (number_read_real(text, low, high, &value)) return value;
+    fprintf(stderr, "trimtab bench: --%s wants a decimal number from %g to %g, not \"%s\"\n", name,
+            low, high, text);
     exit(2);
 }
 
@@ -135,18 +136,21 @@ size_t bench_list(const struct bench_option *options, const char *name, long low
     const char *text = bench_text(options, name);
     size_t count = 0;
 
-    for (char *end;; text = end + 1) {
-        long value = strtol(text, &end, 10);
+    for (const char *end;; text = end + 1) {
+        char one[24]; /* no longer one is a whole number of 64 bits */
+        int64_t value;
 
-        if (end == text || value < low || value > high || (*end != ',' && *end != '\0') ||
+        end = text + strcspn(text, ",");
+        snprintf(one, sizeof one, "%.*s", (int)(end - text), text);
+        if ((size_t)(end - text) >= sizeof one || !number_read_whole(one, low, high, &value) ||
             count == most) {
             fprintf(stderr,
-                    "trimtab bench: --%s wants at most %zu whole numbers from %ld to %ld, "
-                    "separated by commas, not \"%s\"\n",
+                    "trimtab bench: --%s wants at most %zu whole numbers from %ld to %ld, in "
+                    "decimal digits, separated by commas, not \"%s\"\n",
                     name, most, low, high, bench_text(options, name));
             exit(2);
         }
-        out[count++] = value;
+        out[count++] = (long)value;
         if (*end == '\0') return count;
     }
 }

@@ -14,6 +14,7 @@
 #include "controller/fetch.h"
 #include "controller/listen.h"
 #include "controller/nearest.h"
+#include "controller/number.h"
 
 #define SYSTEM_FILE SYSCONFDIR "/trimtab/trimtab.conf"
 #define SECTION "trimtabd"
@@ -305,8 +306,7 @@ static int check_text(const struct option_row *row, const char *value, char **ca
 static int set_value(void *base, const struct option_row *row, const char *value, char **cause)
 {
     void *slot = field(base, row);
-    char *end = NULL;
-    double number;
+    int64_t whole;
 
     switch (row->kind) {
     case NODE:
@@ -323,23 +323,21 @@ static int set_value(void *base, const struct option_row *row, const char *value
         }
         *(bool *)slot = value[0] == 't';
         return 0;
-    default:
-        errno = 0;
-        number = strtod(value, &end);
-        if (errno || end == value || *end || !(number >= row->low && number <= row->high) ||
-            (row->kind == INTEGER && number != (double)(long)number)) {
-            cause_set(cause,
-                      row->kind == INTEGER ? "%s wants a whole number from %.0f to %.0f, not \"%s\""
-                                           : "%s wants a number from %g to %g, not \"%s\"",
-                      row->name, row->low, row->high, value);
-            return -1;
+    case INTEGER:
+        if (number_read_whole(value, (int64_t)row->low, (int64_t)row->high, &whole)) {
+            *(int *)slot = (int)whole;
+            return 0;
         }
-        if (row->kind == INTEGER)
-            *(int *)slot = (int)number;
-        else
-            *(double *)slot = number;
-        return 0;
+        cause_set(cause, "%s wants a whole number from %.0f to %.0f, in decimal digits, not \"%s\"",
+                  row->name, row->low, row->high, value);
+        return -1;
+    case REAL:
+        if (number_read_real(value, row->low, row->high, slot)) return 0;
+        cause_set(cause, "%s wants a decimal number from %g to %g, not \"%s\"", row->name, row->low,
+                  row->high, value);
+        return -1;
     }
+    return -1;
 }
 
 static void unknown(const struct option_row *rows, size_t count, const char *what, const char *name,

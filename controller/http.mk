@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += controller/libhttp.la controller/libclient.la
 controller_libclient_la_SOURCES = controller/buffer.c controller/buffer.h controller/cause.c controller/cause.h \
 	controller/output.c controller/output.h \
 	controller/client.c controller/client.h controller/nearest.c controller/nearest.h \
+	controller/number.c controller/number.h \
 	controller/secret.c controller/secret.h \
 	controller/snapshot.c controller/snapshot.h
 controller_libclient_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS)
@@ -22,6 +23,7 @@ controller_libhttp_la_SOURCES = \
 	controller/ratio.h \
 	controller/listen.c controller/listen.h \
 	controller/metrics.c controller/metrics.h \
+	controller/number.c controller/number.h \
 	controller/openai.h controller/openai_read.c controller/openai_write.c \
 	controller/reply.c controller/reply.h \
 	controller/request.c controller/request.h controller/request_node.h \

@@ -16,6 +16,7 @@ controller_libnode_la_SOURCES = \
 	controller/node_llama_open.c controller/node_llama_open.h \
 	controller/node_llama_snapshot.c controller/node_llama_state.h \
 	controller/notify.c controller/notify.h \
+	controller/number.c controller/number.h \
 	controller/observe.c \
 	controller/pair.c controller/pair.h \
 	controller/policy.c controller/policy.h \

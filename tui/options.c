@@ -4,13 +4,13 @@
 #include "controller/nearest.h"
 #include "tui/options.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "controller/cause.h"
+#include "controller/number.h"
 #include "tui/text.h"
 
 enum kind { FLAG, TEXT, COUNT, SCHEME };
@@ -130,8 +130,7 @@ static int unknown_option(const char *word, char **cause)
 
 static int store(const struct option_row *row, const char *value, struct options *out, char **cause)
 {
-    char *at = (char *)out + row->offset, *end;
-    int64_t number;
+    char *at = (char *)out + row->offset;
 
     switch (row->kind) {
     case FLAG:
@@ -145,16 +144,11 @@ static int store(const struct option_row *row, const char *value, struct options
         *(const char **)(void *)at = value;
         return 0;
     case COUNT:
-        errno = 0;
-        number = strtoll(value, &end, 10);
-        if (errno != 0 || end == value || *end != '\0' || number < row->least ||
-            number > row->most) {
-            cause_set(cause, "--%s takes a whole number from %lld to %lld, not \"%.40s\"",
-                      row->name, (long long)row->least, (long long)row->most, value);
-            return -1;
-        }
-        *(int64_t *)(void *)at = number;
-        return 0;
+        if (number_read_whole(value, row->least, row->most, (int64_t *)(void *)at)) return 0;
+        cause_set(cause,
+                  "--%s takes a whole number from %lld to %lld, in decimal digits, not \"%.40s\"",
+                  row->name, (long long)row->least, (long long)row->most, value);
+        return -1;
     case SCHEME:
         out->scheme_given = true;
         if (scheme_parse(value, (enum scheme *)(void *)at)) return 0;

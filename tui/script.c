@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "controller/cause.h"
+#include "controller/number.h"
 
 #define LINE_MAX_BYTES 8192
 #define START_MS 1790000000000 /* 2026-09-21; the clock before the first `time` */
@@ -75,8 +76,9 @@ static int do_option(struct script *script, char *rest, char **cause)
         script->options.utc = true;
     else if (strcmp(rest, "read-only") == 0)
         script->options.read_only = true;
-    else if (strncmp(rest, "interval ", 9) == 0 && atol(rest + 9) > 0)
-        script->options.interval_ms = atol(rest + 9);
+    else if (strncmp(rest, "interval ", 9) == 0 &&
+             number_read_whole(rest + 9, 1, INT64_MAX, &script->options.interval_ms))
+        return 0;
     else
         return fail(script, cause, "no such option: ", rest);
     return 0;
@@ -84,13 +86,8 @@ static int do_option(struct script *script, char *rest, char **cause)
 
 static int parse_ms(struct script *script, const char *text, int64_t *out, char **cause)
 {
-    char *end;
-
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || *out < 0)
-        return fail(script, cause, "milliseconds are a whole number, not ", text);
-    return 0;
+    if (number_read_whole(text, 0, INT64_MAX, out)) return 0;
+    return fail(script, cause, "milliseconds are a whole number, not ", text);
 }
 
 static int do_time(struct script *script, char *rest, char **cause)

@@ -6,10 +6,13 @@
  */
 #include "config.h"
 
+#include <float.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/number.h"
 #include "tui/text.h"
 #include "tui/ui_state.h"
 
@@ -321,7 +324,8 @@ static bool value_of(const struct ui *ui, char out[MODEL_VALUE])
 {
     static const char *const yes[] = {"on", "true", "yes"}, *const no[] = {"off", "false", "no"};
     const char *old = ui->old.value, *typed = ui->typed;
-    char *end;
+    int64_t whole;
+    double real;
 
     if (old[0] == '"') {
         snprintf(out, MODEL_VALUE, "\"%s\"", typed);
@@ -334,9 +338,13 @@ static bool value_of(const struct ui *ui, char out[MODEL_VALUE])
         }
         return false;
     }
-    snprintf(out, MODEL_VALUE, "%s", typed);
-    return strtod(typed, &end) >= -1e15 && end != typed && *end == '\0' &&
-           strspn(typed, "-0123456789.") == strlen(typed);
+    if (number_read_whole(typed, INT64_MIN, INT64_MAX, &whole))
+        snprintf(out, MODEL_VALUE, "%" PRId64, whole);
+    else if (number_read_real(typed, -DBL_MAX, DBL_MAX, &real))
+        snprintf(out, MODEL_VALUE, "%.15g", real);
+    else
+        return false;
+    return true;
 }
 
 unsigned ui_edit_value(struct ui *ui, uint32_t key)

@@ -2,13 +2,13 @@
  * verbs.h. */
 #include "config.h"
 
-#include <errno.h>
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "controller/nearest.h"
+#include "controller/number.h"
 #include "tui/session.h"
 #include "tui/text.h"
 #include "tui/verbs.h"
@@ -150,18 +150,13 @@ int verb_mode(const struct options *options)
 /* A value as its shortest JSON reading: number, true or false, else text. */
 static json_t *parse_value(const char *text)
 {
-    char *end;
-    long long integer;
+    int64_t integer;
     double real;
 
     if (strcmp(text, "true") == 0 || strcmp(text, "on") == 0) return json_true();
     if (strcmp(text, "false") == 0 || strcmp(text, "off") == 0) return json_false();
-    errno = 0;
-    integer = strtoll(text, &end, 10);
-    if (errno == 0 && end != text && *end == '\0') return json_integer(integer);
-    errno = 0;
-    real = strtod(text, &end);
-    if (errno == 0 && end != text && *end == '\0' && isfinite(real)) return json_real(real);
+    if (number_read_whole(text, INT64_MIN, INT64_MAX, &integer)) return json_integer(integer);
+    if (number_read_real(text, -DBL_MAX, DBL_MAX, &real)) return json_real(real);
     return json_string(text);
 }
 

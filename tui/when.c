@@ -3,11 +3,14 @@
 
 #include "tui/when.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "controller/number.h"
+
 #define DAY_MS INT64_C(86400000)
+#define MOST_UNITS 999999 /* of a span */
 
 int64_t when_span_ms(const char *text)
 {
@@ -15,13 +18,15 @@ int64_t when_span_ms(const char *text)
         char unit;
         int64_t ms;
     } units[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', DAY_MS}, {'w', 7 * DAY_MS}};
-    char *end;
-    double number = strtod(text, &end);
+    char count[32];
+    size_t length = strlen(text);
+    double number;
 
-    if (end == text || !(number > 0) || !(number < 1e6) || end[0] == '\0' || end[1] != '\0')
-        return -1;
+    if (length < 2 || length > sizeof count) return -1;
+    snprintf(count, sizeof count, "%.*s", (int)(length - 1), text);
+    if (!number_read_real(count, 0, MOST_UNITS, &number) || !(number > 0)) return -1;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (units[i].unit == end[0]) return (int64_t)(number * (double)units[i].ms);
+        if (units[i].unit == text[length - 1]) return (int64_t)(number * (double)units[i].ms);
     return -1;
 }
 

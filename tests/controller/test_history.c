@@ -229,6 +229,9 @@ static void test_bad_questions(void **state)
         {"history?series=slope&from=0&to=1790000000000&step=1", 400},
         {"history?series=slope&from=-1", 400},
         {"decisions?limit=0", 400},
+        {"decisions?limit=1e2", 400}, /* a count is decimal digits */
+        {"decisions?limit=0x10", 400},
+        {"decisions?limit=%2010", 400},
         {"decisions?limit=1001", 400},
         {"decisions?around=noon", 400},
         {"decisions?from=99999999999999999999", 400},

@@ -154,6 +154,8 @@ static void test_moments(void **state)
                      known ? (long long)(now_ms - out) / 1000 : -1);
     }
     assert_true(when_span_ms("90s") == 90000 && when_span_ms("2w") == INT64_C(1209600000));
+    assert_true(when_span_ms("1.5h") == 5400000 && when_span_ms("0x2h") == -1);
+    assert_true(when_span_ms("+2h") == -1 && when_span_ms(" 2h") == -1);
     assert_true(when_span_ms("2 h") == -1 && when_span_ms("h") == -1 && when_span_ms("-2h") == -1);
 }
 
@@ -356,6 +358,8 @@ static void test_wrong_command_lines_are_explained(void **state)
         {{W("--soc=x")}, NULL}, /* a unique beginning is fine */
         {{W("staus")}, "did you mean \"status\""},
         {{W("--interval"), W("fast")}, "whole number"},
+        {{W("--interval"), W("1e3")}, "decimal digits"},
+        {{W("--interval"), W("0x400")}, "decimal digits"},
         {{W("--interval"), W("1")}, "from 250"},
         {{W("--interval")}, "needs a value"},
         {{W("--socket"), W("")}, "not empty"},
