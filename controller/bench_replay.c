@@ -20,8 +20,7 @@
 struct bench {
     struct trace_set *traces;
     struct cost_model *cost;
-    const char *table;    /* where it was read from */
-    const char *believed; /* what the planner begins with; NULL = the same */
+    struct cost_model *believed; /* what the planner begins with; NULL = the same */
     struct replay_options options;
     double passes;
     int done, all;
@@ -81,8 +80,7 @@ static bool run_online(struct bench *bench, struct row *row)
 
     bench->options.policy = REPLAY_PLANNER;
     if (bench->believed || bench->options.noise > 0) {
-        bench->options.learned =
-            cost_read_table(bench->believed ? bench->believed : bench->table, NULL);
+        bench->options.learned = cost_copy(bench->believed ? bench->believed : bench->cost);
         if (!bench->options.learned) return false;
     }
     ok = run_row(bench, row, "online");
@@ -164,10 +162,8 @@ static int run_bench(struct bench *bench, const long *loads, size_t count, bool 
 }
 
 static bool read_inputs(struct bench *bench, const char *const *file, size_t files,
-                        double temperature, char **cause)
+                        double temperature, const char *table, const char *believed, char **cause)
 {
-    struct cost_model *believed;
-
     bench->traces = trace_set_new();
     if (!bench->traces) return false;
     for (size_t i = 0; i < files; i++) {
@@ -180,12 +176,10 @@ static bool read_inputs(struct bench *bench, const char *const *file, size_t fil
         if (warning) fprintf(stderr, "trimtab bench replay: warning: %s\n", warning);
         free(warning);
     }
-    bench->cost = cost_read_table(bench->table, cause);
-    if (!bench->cost || !bench->believed) return bench->cost != NULL;
-    believed =
-        cost_read_table(bench->believed, cause); /* a bad one is refused before an hour's run */
-    cost_free(believed);
-    return believed != NULL;
+    bench->cost = cost_read_table(table, cause);
+    if (!bench->cost || !believed) return bench->cost != NULL;
+    bench->believed = cost_read_table(believed, cause);
+    return bench->believed != NULL;
 }
 
 int bench_replay(int argc, char **argv)
@@ -228,9 +222,8 @@ int bench_replay(int argc, char **argv)
     bench.options.catch_up = (int)bench_number(options, "catch-up", 0, 512);
     bench.options.noise = bench_real(options, "noise", 0, 0.9);
     depth = (int)bench_number(options, "max-draft", 0, TT_MAX_POSITIONS);
-    bench.table = bench_text(options, "cost");
-    bench.believed = bench_text(options, "believed");
-    if (read_inputs(&bench, file, files, bench_real(options, "temperature", -1, 100), &cause)) {
+    if (read_inputs(&bench, file, files, bench_real(options, "temperature", -1, 100),
+                    bench_text(options, "cost"), bench_text(options, "believed"), &cause)) {
         if (depth == 0 || depth > bench.traces->depth) depth = bench.traces->depth;
         bench.options.planner.max_draft = depth;
         bench.options.traces = bench.traces;
@@ -241,5 +234,6 @@ int bench_replay(int argc, char **argv)
     }
     trace_set_free(bench.traces);
     cost_free(bench.cost);
+    cost_free(bench.believed);
     return status;
 }

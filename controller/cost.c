@@ -57,6 +57,23 @@ static bool curve_init(struct curve *curve, int size)
     return true;
 }
 
+static bool curve_copy(struct curve *curve, const struct curve *from)
+{
+    struct curve own;
+
+    if (!curve_init(&own, from->size)) {
+        *curve = own; /* whatever was had is released with it */
+        return false;
+    }
+    memcpy(own.cell, from->cell, ((size_t)from->size + 1) * sizeof *own.cell);
+    memcpy(own.ms, from->ms, ((size_t)from->size + 1) * sizeof *own.ms);
+    *curve = *from;
+    curve->cell = own.cell;
+    curve->ms = own.ms;
+    curve->ratio = own.ratio;
+    return true;
+}
+
 static void curve_release(struct curve *curve)
 {
     free(curve->cell);
@@ -281,6 +298,22 @@ struct cost_model *cost_new(int max_tokens, int max_requests)
         cost->scale[band] = 1;
     }
     cost->base = -1;
+    if (ok) return cost;
+    cost_free(cost);
+    return NULL;
+}
+
+struct cost_model *cost_copy(const struct cost_model *from)
+{
+    struct cost_model *cost = malloc(sizeof *cost);
+    bool ok;
+
+    if (!cost) return NULL;
+    *cost = *from;
+    ok = curve_copy(&cost->draft, &from->draft);
+    ok = curve_copy(&cost->own, &from->own) && ok;
+    for (int band = 0; band < COST_CONTEXT_BANDS; band++)
+        ok = curve_copy(&cost->verify[band], &from->verify[band]) && ok;
     if (ok) return cost;
     cost_free(cost);
     return NULL;

@@ -19,6 +19,8 @@ struct cost_model;
 #define COST_CONTEXT_BANDS 4 /* mean KV cells in use: < 512, < 2048, < 8192, more */
 
 struct cost_model *cost_new(int max_tokens, int max_requests);
+/* One that begins with what `from` knows and learns on its own; NULL when out of memory. */
+struct cost_model *cost_copy(const struct cost_model *from);
 void cost_free(struct cost_model *cost); /* NULL-safe */
 int cost_context_band(int cells);
 

@@ -201,6 +201,29 @@ static void one_size_moves_no_other(void **state)
     cost_free(cost);
 }
 
+static void a_copy_learns_on_its_own(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8), *copy;
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 5);
+    cost_observe_draft(cost, 2, 3);
+    copy = cost_copy(cost);
+    assert_non_null(copy);
+    json_t *before = cost_to_json(cost), *same = cost_to_json(copy);
+    assert_true(json_equal(before, same));
+    assert_near(cost_verify(copy, 40, 1), cost_verify(cost, 40, 1));
+    assert_near(cost_draft(copy, 2), 3);
+    observe_often(copy, 4, 42, 9);
+    assert_near(cost_verify(copy, 4, 0), 42);
+    json_t *after = cost_to_json(cost);
+    assert_true(json_equal(before, after));
+    json_decref(before);
+    json_decref(same);
+    json_decref(after);
+    cost_free(cost);
+    cost_free(copy);
+}
+
 /* A size that became three times as dear is avoided; the planner, which never sees it again, must
  * learn when that is over (vllm 54065). */
 static void a_dear_cell_is_tried_again(void **state)
@@ -577,6 +600,7 @@ int main(void)
         cmocka_unit_test(a_first_value_out_of_proportion_waits),
         cmocka_unit_test(stale_cells_follow_the_pace),
         cmocka_unit_test(one_size_moves_no_other),
+        cmocka_unit_test(a_copy_learns_on_its_own),
         cmocka_unit_test(a_dear_cell_is_tried_again),
         cmocka_unit_test(scatter_tells_a_busy_machine),
         cmocka_unit_test(drift_is_followed),
