@@ -3,13 +3,13 @@
  * a folder of the engine's version, what was made of it. */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "controller/bench_load.h"
 #include "controller/cause.h"
+#include "controller/library.h"
 #include "controller/lm.h"
 #include "storage/file.h"
 
@@ -123,15 +123,11 @@ void load_file_digest(const char *path, char out[LOAD_DIGEST_SIZE])
 
 json_t *load_build_digest(void)
 {
-    const char *(*const inside)(int) = tt_strerror;
+    const char *library = library_file((void (*)(void))tt_strerror);
     char program[LOAD_DIGEST_SIZE], kernels[LOAD_DIGEST_SIZE] = "";
-    void *address;
-    Dl_info library;
 
-    memcpy(&address, &inside, sizeof address);
     load_file_digest("/proc/self/exe", program);
-    if (dladdr(address, &library) != 0 && library.dli_fname)
-        load_file_digest(library.dli_fname, kernels);
+    if (library) load_file_digest(library, kernels);
     return json_sprintf("%s-%s", program, kernels);
 }
 

@@ -6,7 +6,6 @@
  */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <llama.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "controller/cause.h"
+#include "controller/library.h"
 #include "controller/lm.h"
 
 #define PINNED_VERSION "0.5.0"
@@ -96,15 +96,13 @@ const char *lm_engine_version(void)
 const char *lm_engine_build(void)
 {
     static char build[96];
-    const char *(*const inside)(void) = llama_version;
-    void *address;
-    Dl_info library;
+    const char *path;
     struct stat file;
 
     if (build[0]) return build;
     snprintf(build, sizeof build, "%s", lm_engine_version());
-    memcpy(&address, &inside, sizeof address);
-    if (dladdr(address, &library) != 0 && library.dli_fname && stat(library.dli_fname, &file) == 0)
+    path = library_file((void (*)(void))llama_version);
+    if (path && stat(path, &file) == 0)
         snprintf(build, sizeof build, "%s %lld@%lld", lm_engine_version(), (long long)file.st_size,
                  (long long)file.st_mtime);
     return build;

@@ -7,6 +7,7 @@ controller_libnode_la_SOURCES = \
 	controller/cause.c controller/cause.h \
 	controller/configuration.c controller/configuration.h \
 	controller/draft.c \
+	controller/library.c controller/library.h \
 	controller/lm.h controller/lm_batch.c \
 	controller/logprobs.c controller/logprobs.h \
 	controller/loop.c controller/loop.h \
