@@ -1,6 +1,7 @@
 /* bench_common.c - options, prompts and medians of the benchmarks; see bench.h. */
 #include "config.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,9 +9,11 @@
 #include <string.h>
 
 #include "controller/bench.h"
+#include "controller/given.h"
 #include "controller/nearest.h"
 #include "controller/number.h"
 
+#define PROMPTS_WANTED "JSON Lines of {\"prompt\": \"…\"}"
 #define DEFAULT_MAX_TOKENS 128
 #define MOST_OPTIONS 32
 
@@ -178,16 +181,18 @@ static bool read_prompt(const char *line, struct bench_prompt *prompt, char *why
 
 int bench_read_prompts(const char *path, struct bench_prompt **prompts)
 {
-    FILE *file = fopen(path, "re");
-    char *line = NULL, why[200];
+    char *line = NULL, why[200], *cause = NULL;
+    FILE *file = given_open(path, PROMPTS_WANTED, &cause);
     size_t size = 0;
     int count = 0, number = 0;
 
     *prompts = NULL;
     if (!file) {
-        fprintf(stderr, "trimtab bench: cannot read the prompts %s\n", path);
+        fprintf(stderr, "trimtab bench: prompts: %s\n", cause ? cause : "out of memory");
+        free(cause);
         return -1;
     }
+    errno = 0;
     while (getline(&line, &size, file) >= 0) {
         struct bench_prompt *larger;
 
@@ -205,9 +210,11 @@ int bench_read_prompts(const char *path, struct bench_prompt **prompts)
         }
         count++;
     }
+    if (count == 0)
+        fprintf(stderr, "trimtab bench: prompts: %s: %s; give %s\n", path,
+                ferror(file) ? strerror(errno) : "none is in it", PROMPTS_WANTED);
     free(line);
     fclose(file);
-    if (count == 0) fprintf(stderr, "trimtab bench: %s holds no prompts\n", path);
     return count == 0 ? -1 : count;
 }
 

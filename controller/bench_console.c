@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -100,6 +101,17 @@ static void watch(struct watched *watched, double until_ms, bool first)
         watched->reads++;
         if (first && memmem(buffer, (size_t)count, "trimtab", strlen("trimtab"))) return;
     }
+}
+
+static bool may_be_run(const char *program)
+{
+    struct stat status;
+    bool folder = stat(program, &status) == 0 && S_ISDIR(status.st_mode);
+
+    if (!folder && access(program, X_OK) == 0) return true;
+    fprintf(stderr, "trimtab bench console: %s: %s; give the program trimtab\n", program,
+            strerror(folder ? EISDIR : errno));
+    return false;
 }
 
 static pid_t start_console(const char *program, const char *address, int *terminal)
@@ -313,6 +325,7 @@ int bench_console(int argc, char **argv)
     program = bench_text(options, "console");
     if (!program) program = getenv("TRIMTAB_CONSOLE"); /* set by `trimtab bench`: the very same */
     if (!program) program = "trimtab";
+    if (strchr(program, '/') && !may_be_run(program)) return 2;
     client = client_new(&(struct client_options){.address = address}, &cause);
     if (!client) {
         fprintf(stderr, "trimtab bench console: %s\n", cause ? cause : "out of memory");

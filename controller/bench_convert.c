@@ -10,6 +10,7 @@
 
 #include "controller/bench.h"
 #include "controller/cause.h"
+#include "controller/given.h"
 #include "controller/lm.h"
 
 int bench_make_form(const char *from, const char *to, const char *form, int threads, char **cause)
@@ -17,6 +18,7 @@ int bench_make_form(const char *from, const char *to, const char *form, int thre
     char *part = NULL;
     int status = -1;
 
+    if (given_check_output(to, cause) != 0) return -1;
     if (threads == 0) threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     cause_set(&part, "%s.part", to);
     if (!part) {

@@ -20,6 +20,7 @@
 #include "controller/cause.h"
 #include "controller/configuration.h"
 #include "controller/cost_cache.h"
+#include "controller/given.h"
 #include "controller/json_number.h"
 
 #define BAR 40 /* columns of the longest bar */
@@ -184,6 +185,7 @@ static int open_costs(struct bench *bench, bool fresh, char **cause)
     int status;
 
     configuration_policy(from, &policy, &pair.draft);
+    if (given_check_folder(from->cache, cause) != 0) return -1;
     if (pair_open(&bench->pair, &pair, cause) != 0) return -1;
     if (mkdir(from->cache, 0700) != 0 && errno != EEXIST)
         fprintf(stderr, "trimtab bench cost: cannot make the folder %s: %s\n", from->cache,

@@ -14,6 +14,7 @@
 
 #include "controller/bench.h"
 #include "controller/cause.h"
+#include "controller/given.h"
 #include "controller/trace.h"
 #include "controller/trace_record.h"
 
@@ -116,6 +117,7 @@ static bool open_part(struct bench *bench, const char *header, char **cause)
 {
     off_t end = 0;
 
+    if (given_check_output(bench->output, cause) != 0) return false;
     if (access(bench->output, F_OK) == 0) {
         cause_set(cause, "%s is there already: remove it or name another file", bench->output);
         return false;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "controller/cost_cells.h"
+#include "controller/given.h"
 
 #define CACHE_SCHEMA "trimtab.cost-cache/1"
 #define SIZE_LIMIT (1 << 20) /* a cell beyond is damage, not a size */
@@ -279,36 +280,27 @@ static bool read_table(FILE *file, const char *path, struct cost_model *cost, in
     return true;
 }
 
-static struct cost_model *read_text_table(const char *path, char **cause)
+static struct cost_model *read_text_table(FILE *file, const char *path, char **cause)
 {
-    struct cost_model *cost = NULL;
+    struct cost_model *cost;
     int largest[2] = {0, 0};
-    if (cause) *cause = NULL;
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        set_cause(cause, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    if (!read_table(file, path, NULL, largest, cause)) goto out;
+    if (!read_table(file, path, NULL, largest, cause)) return NULL;
     if (largest[0] == 0) {
         set_cause(cause, "%s: no line `V tokens ms`: the target's cost is needed", path);
-        goto out;
+        return NULL;
     }
     cost = cost_new(largest[0], largest[1] > 0 ? largest[1] : 1);
     if (!cost) {
         set_cause(cause, "out of memory");
-        goto out;
+        return NULL;
     }
     rewind(file);
-    if (!read_table(file, path, cost, largest, cause)) {
-        cost_free(cost);
-        cost = NULL;
-        goto out;
+    if (read_table(file, path, cost, largest, cause)) {
+        cost_settle(cost);
+        return cost;
     }
-    cost_settle(cost);
-out:
-    fclose(file);
-    return cost;
+    cost_free(cost);
+    return NULL;
 }
 
 /* ---- JSON tables ---- */
@@ -329,12 +321,12 @@ static void largest_sizes(const json_t *cells, int largest[2])
 }
 
 /* {"cells":{"verify":[...],"draft":[...],"own":[...]}}, or those three arrays alone. */
-static struct cost_model *read_json_table(const char *path, char **cause)
+static struct cost_model *read_json_table(FILE *file, const char *path, char **cause)
 {
     json_error_t error;
     struct cost_model *cost = NULL;
     int largest[2] = {0, 0};
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     if (!root) {
         set_cause(cause, "%s:%d: not JSON: %s", path, error.line, error.text);
         return NULL;
@@ -366,16 +358,17 @@ out:
 
 struct cost_model *cost_read_table(const char *path, char **cause)
 {
-    FILE *file = fopen(path, "re");
+    struct cost_model *cost;
+    FILE *file;
     int first = ' ';
     if (cause) *cause = NULL;
-    if (!file) {
-        set_cause(cause, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
+    file = given_open(path, "a table of costs (trimtab bench cost --json makes one)", cause);
+    if (!file) return NULL;
     while (first == ' ' || first == '\n' || first == '\t' || first == '\r') first = fgetc(file);
+    rewind(file);
+    cost = first == '{' ? read_json_table(file, path, cause) : read_text_table(file, path, cause);
     fclose(file);
-    return first == '{' ? read_json_table(path, cause) : read_text_table(path, cause);
+    return cost;
 }
 
 /* ---- store ---- */

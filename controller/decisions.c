@@ -235,6 +235,10 @@ bool decisions_read(const char *path, struct decisions *out, char **warning, cha
         ok = read_lines(&reader, &lines, warning, cause);
     else
         cause_set(cause, "out of memory");
+    if (ok && lines.number == 0) {
+        cause_set(cause, "%s: no step in it", path);
+        ok = false;
+    }
     lines_close(&lines);
     for (int kind = 0; kind < DECISIONS_KINDS; kind++) strata_free(reader.strata[kind]);
     return ok;

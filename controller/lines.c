@@ -6,18 +6,26 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "controller/cause.h"
+#include "controller/given.h"
 
 #define LINE_LIMIT (1 << 20) /* bytes; a longer line is damage */
 
 bool lines_open(struct lines *lines, const char *path, char **cause)
 {
+    FILE *file = given_open(
+        path, "a trace (trimtab bench record makes one) or a record of decisions", cause);
+    int fd = file ? dup(fileno(file)) : -1;
+
+    if (!file) return false;
+    fclose(file);
     *lines = (struct lines){.path = path, .text = malloc(LINE_LIMIT + 1)};
-    errno = 0;
-    lines->file = lines->text ? gzopen(path, "rbe") : NULL;
+    lines->file = lines->text && fd >= 0 ? gzdopen(fd, "rb") : NULL;
     if (lines->file) return true;
-    cause_set(cause, "%s: %s", path, errno ? strerror(errno) : "out of memory");
+    cause_set(cause, "%s: %s", path, fd < 0 ? strerror(errno) : "out of memory");
+    if (fd >= 0) close(fd);
     free(lines->text);
     return false;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "controller/cause.h"
+#include "controller/given.h"
 #include "controller/library.h"
 #include "controller/lm.h"
 
@@ -124,15 +125,12 @@ static bool version_fits(char **cause)
 static bool file_is_gguf(const char *path, char **cause)
 {
     char magic[4] = {0};
-    FILE *file = fopen(path, "rb");
+    FILE *file = given_open(path, "a model in GGUF", cause);
 
-    if (!file) {
-        cause_set(cause, "cannot open the model %s: %s", path, strerror(errno));
-        return false;
-    }
+    if (!file) return false;
     if (fread(magic, 1, sizeof magic, file) != sizeof magic || memcmp(magic, "GGUF", 4) != 0) {
         fclose(file);
-        cause_set(cause, "%s is not a GGUF model file", path);
+        cause_set(cause, "%s is not a GGUF model file; give a model in GGUF", path);
         return false;
     }
     fclose(file);

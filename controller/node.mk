@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += controller/libnode.la controller/liblm.la
 
 controller_libnode_la_SOURCES = \
+	controller/given.c controller/given.h \
 	controller/inprocess.c controller/inprocess.h \
 	controller/admit.c \
 	controller/cause.c controller/cause.h \

@@ -103,7 +103,7 @@ static void test_text_damage(void **state)
     refuses("-1 0 1 1 1 1 1 1 1\n", "bad:1: expected `text i m");
     refuses("0 0 1 1 1 1 1 1 1\n0 2 1 1 1 1 1 1 1\n",
             "bad:2: index 2 of text 0 where 1 comes next");
-    refuses("", "no text in it");
+    refuses("", "is empty; give a trace");
     refuses("\n\n", "no text in it");
 }
 
