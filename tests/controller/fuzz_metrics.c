@@ -2,7 +2,7 @@
  * comes in, what they hand out points into the text, is counted once, and every figure is unknown
  * or within its range.
  *
- * With libFuzzer: clang -g -fsanitize=fuzzer,address,undefined -DFUZZER -I. -Ibuild …
+ * With libFuzzer: clang -g -fsanitize=fuzzer,address,undefined -I. -Ibuild …
  * tests/controller/fuzz_metrics.c
  * controller/{exposition,engine_table,engine_watch,http_answer,buffer,cause}.c -lm && ./a.out
  * tests/controller/corpus/metrics
@@ -103,13 +103,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-#ifndef FUZZER
-
-int main(int argc, char **argv)
-{
-    static const char spice[] = "{}\",=\\#\n\r 019eE.-+_:NIa\x00\xff";
-
-    return fuzz_replay(argc, argv, "controller/corpus/metrics", spice, sizeof spice - 1, 20);
-}
-
-#endif
+const struct fuzz_corpus fuzz_corpus = {.folder = "controller/corpus/metrics",
+                                        FUZZ_SPICE("{}\",=\\#\n\r 019eE.-+_:NIa\x00\xff"),
+                                        .least = 20};

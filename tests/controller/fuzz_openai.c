@@ -3,7 +3,7 @@
  * nothing.
  *
  * Alone it replays the corpus with deterministic damage (make check). With libFuzzer:
- *   clang -g -fsanitize=fuzzer,address,undefined -DFUZZER -I. -Ibuild …
+ *   clang -g -fsanitize=fuzzer,address,undefined -I. -Ibuild …
  * tests/controller/fuzz_openai.c controller/{openai_read,reply,buffer,request}.c -ljansson &&
  * ./a.out tests/controller/corpus/openai
  */
@@ -61,13 +61,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-#ifndef FUZZER
-
-int main(int argc, char **argv)
-{
-    static const char spice[] = "{}[]\",:\\0159eE.-ntfu\x00\xff\xc3\xed";
-
-    return fuzz_replay(argc, argv, "controller/corpus/openai", spice, sizeof spice - 1, 10);
-}
-
-#endif
+const struct fuzz_corpus fuzz_corpus = {.folder = "controller/corpus/openai",
+                                        FUZZ_SPICE("{}[]\",:\\0159eE.-ntfu\x00\xff\xc3\xed"),
+                                        .least = 10};

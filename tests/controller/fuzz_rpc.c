@@ -3,7 +3,7 @@
  * nothing.
  *
  * Alone it replays the corpus with deterministic damage (make check). With libFuzzer:
- *   clang -g -fsanitize=fuzzer,address,undefined -DFUZZER -I. -Ibuild …
+ *   clang -g -fsanitize=fuzzer,address,undefined -I. -Ibuild …
  * tests/controller/fuzz_rpc.c controller/{vllm_reply,cause,snapshot}.c -ljansson -lm &&
  * ./a.out tests/controller/corpus/rpc
  */
@@ -80,13 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-#ifndef FUZZER
-
-int main(int argc, char **argv)
-{
-    static const char spice[] = "{}[]\",:\\0159eE.-nulltruefalse\x00\xff\xc3\xed";
-
-    return fuzz_replay(argc, argv, "controller/corpus/rpc", spice, sizeof spice - 1, 19);
-}
-
-#endif
+const struct fuzz_corpus fuzz_corpus = {
+    .folder = "controller/corpus/rpc",
+    FUZZ_SPICE("{}[]\",:\\0159eE.-nulltruefalse\x00\xff\xc3\xed"),
+    .least = 19};

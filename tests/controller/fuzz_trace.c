@@ -3,9 +3,9 @@
  * that names the file, or hand out what every policy can be run on; plain and compressed are one.
  *
  * Alone it replays the corpus with deterministic damage (make check). With libFuzzer:
- *   clang -g -fsanitize=fuzzer,address,undefined -DFUZZER -I. -Ibuild …
- * tests/controller/fuzz_trace.c controller/{acceptance,cause,cost,cost_file,decisions,grade,lines,
- * parity_budget,planner,planner_regime,planner_value,replay,replay_policies,strata,trace,
+ *   clang -g -no-pie -fsanitize=fuzzer,address,undefined -I. -Ibuild …
+ * tests/controller/fuzz_trace.c controller/{acceptance,cause,cost,cost_file,decisions,given,grade,
+ * lines,parity_budget,planner,planner_regime,planner_value,replay,replay_policies,strata,trace,
  * trace_json}.c kernels/{allocate,calibration,estimator,online,parity,philox,race}.c
  * -Wl,--unresolved-symbols=ignore-all -ljansson -lz -lm && ./a.out tests/controller/corpus/trace
  */
@@ -224,13 +224,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-#ifndef FUZZER
-
-int main(int argc, char **argv)
-{
-    static const char spice[] = "{}[]\",:\n\r\t 0159-+.eExVD#nif\x00\xff";
-
-    return fuzz_replay(argc, argv, "controller/corpus/trace", spice, sizeof spice - 1, 15);
-}
-
-#endif
+const struct fuzz_corpus fuzz_corpus = {.folder = "controller/corpus/trace",
+                                        FUZZ_SPICE("{}[]\",:\n\r\t 0159-+.eExVD#nif\x00\xff"),
+                                        .least = 15};

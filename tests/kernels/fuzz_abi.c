@@ -8,7 +8,7 @@
  *
  * Alone it runs random inputs, then the corpus with deterministic damage (make check). With
  * libFuzzer:
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZER … tests/kernels/fuzz_abi.c and the
+ *   clang -g -O1 -fsanitize=fuzzer,address,undefined … tests/kernels/fuzz_abi.c and the
  *   library's sources, then ./a.out tests/kernels/corpus/abi
  */
 #include "config.h"
@@ -606,8 +606,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-#ifndef FUZZER
-
 enum { RANDOM_INPUTS = 4000, RANDOM_BYTES = 700 };
 
 static void run_random_inputs(void)
@@ -622,12 +620,8 @@ static void run_random_inputs(void)
     printf("# %d random inputs\n", RANDOM_INPUTS);
 }
 
-int main(int argc, char **argv)
-{
-    static const char spice[] = "\x00\x01\x02\x03\x07\x3f\x7f\x80\xc1\xdf\xe0\xe9\xf3\xff";
-
-    run_random_inputs();
-    return fuzz_replay(argc, argv, "kernels/corpus/abi", spice, sizeof spice - 1, 10);
-}
-
-#endif
+const struct fuzz_corpus fuzz_corpus = {
+    .folder = "kernels/corpus/abi",
+    FUZZ_SPICE("\x00\x01\x02\x03\x07\x3f\x7f\x80\xc1\xdf\xe0\xe9\xf3\xff"),
+    .least = 10,
+    .before = run_random_inputs};

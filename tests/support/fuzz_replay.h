@@ -1,5 +1,6 @@
 /* fuzz_replay.h - a libFuzzer target without libFuzzer: its corpus, file by file, as it is and with
- * deterministic damage. What `make check` runs.
+ * deterministic damage. What `make check` runs: fuzz_replay.c is the main program of every target,
+ * which libFuzzer's takes the place of.
  */
 #ifndef TESTS_SUPPORT_FUZZ_REPLAY_H
 #define TESTS_SUPPORT_FUZZ_REPLAY_H
@@ -20,9 +21,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-/* Body of main. The corpus is argv[1], else tests/`corpus` of the sources ($SRC); damage puts bytes
- * of `spice` (spice_size) into it. One TAP line a file; fails when there are fewer than `least`. */
-int fuzz_replay(int argc, char **argv, const char *corpus, const char *spice, size_t spice_size,
-                int least);
+/* What a target says of its corpus. */
+struct fuzz_corpus {
+    const char *folder; /* below tests; another one may be given to the program */
+    const char *spice;  /* bytes that damage puts into a file */
+    size_t spice_size;
+    int least;            /* files; fewer are a failure */
+    void (*before)(void); /* run first; NULL = nothing is */
+};
+extern const struct fuzz_corpus fuzz_corpus;
+
+#define FUZZ_SPICE(TEXT) .spice = (TEXT), .spice_size = sizeof(TEXT) - 1
 
 #endif
