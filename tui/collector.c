@@ -401,7 +401,8 @@ static void send_command(struct collector *collector, const struct ui_command *c
     reply.cause = NULL;
     if (status == CLIENT_OK && command->kind == COMMAND_SET) { /* all settings as they are now */
         snprintf(settings.node, sizeof settings.node, "%s", command->node);
-        settings.json = json_incref(reply.body);
+        settings.json = reply.body;
+        reply.body = NULL;
     }
     pthread_mutex_lock(&collector->lock);
     collector->commands++;
