@@ -221,17 +221,17 @@ static void test_everything_together(void **state)
             counts[i] = (struct tt_token_count){(round * 13 + i * 11) % VOCAB, i % 3};
             extra[i] = (round * 13 + (i / 2) * 22) % VOCAB;
         }
-        const struct tt_transform t = {.temperature = 0.5f + (float)(round % 3) * 0.5f,
-                                       .top_k = PICK(top_k),
-                                       .top_p = PICK(top_p),
-                                       .min_p = PICK(min_p),
-                                       .presence_penalty = PICK(penalties),
-                                       .frequency_penalty = PICK(penalties),
-                                       .repetition_penalty = PICK(repetition),
-                                       .bias = bias,
-                                       .bias_count = LIST,
-                                       .counts = counts,
-                                       .counts_count = LIST};
+        struct tt_transform t = {.temperature = 0.5f + (float)(round % 3) * 0.5f,
+                                 .bias = bias,
+                                 .bias_count = LIST,
+                                 .counts = counts,
+                                 .counts_count = LIST};
+        t.top_k = PICK(top_k); /* one by one: an initialiser has no order */
+        t.top_p = PICK(top_p);
+        t.min_p = PICK(min_p);
+        t.presence_penalty = PICK(penalties);
+        t.frequency_penalty = PICK(penalties);
+        t.repetition_penalty = PICK(repetition);
 #undef PICK
         row_fill(want, VOCAB, round % 2 ? ROW_NORMAL : ROW_MASKED, (uint32_t)round);
         for (size_t i = 0; i < isas; i++) {
