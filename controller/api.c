@@ -8,6 +8,7 @@
 
 #include "controller/api.h"
 #include "controller/api_common.h"
+#include "controller/client.h" /* what both sides hold to */
 #include "controller/number.h"
 
 #define LENGTH(ARRAY) (sizeof(ARRAY) / sizeof *(ARRAY))
@@ -16,7 +17,6 @@ enum {
     INTERVAL_DEFAULT_MS = 1000,
     INTERVAL_LEAST_MS = 200,
     INTERVAL_MOST_MS = 60000,
-    REASON_MAX = 400, /* bytes */
 };
 
 /* ---------------------------------------------------------------------- shared by the handlers */
@@ -129,7 +129,7 @@ void api_nodes(struct exchange *x)
     const struct server_view *server = exchange_server(x);
     int count = server->node_count; /* one that comes meanwhile is the next answer's */
     json_t *nodes = json_array();
-    const char *why;
+    const char *why; /* empty where the caller may change things */
     bool read_only =
         access_check(server->access, ACCESS_WRITE, &x->caller, NULL, &why) != ACCESS_ALLOWED;
 
@@ -144,10 +144,11 @@ void api_nodes(struct exchange *x)
         return;
     }
     reply_json(&x->reply, 200,
-               json_pack("{s:s, s:b, s:{s:s, s:i, s:I, s:s?}, s:o}", "schema", "trimtab.nodes/1",
-                         "read_only", (int)read_only, "daemon", "version", PACKAGE_VERSION, "pid",
-                         (int)getpid(), "started_ms", (json_int_t)server->started_ms, "store_path",
-                         server->store_path, "nodes", nodes));
+               json_pack("{s:s, s:b, s:s, s:{s:s, s:i, s:I, s:s?}, s:o}", "schema",
+                         "trimtab.nodes/1", "read_only", (int)read_only, "read_only_reason", why,
+                         "daemon", "version", PACKAGE_VERSION, "pid", (int)getpid(), "started_ms",
+                         (json_int_t)server->started_ms, "store_path", server->store_path, "nodes",
+                         nodes));
 }
 
 /* ----------------------------------------------------------------------------------- snapshots */
@@ -298,9 +299,9 @@ static json_t *read_change(struct exchange *x, struct change *change)
         change->expect_generation = json_integer_value(generation);
     }
     if (reason && !json_is_null(reason)) {
-        if (!json_is_string(reason) || json_string_length(reason) > REASON_MAX) {
+        if (!json_is_string(reason) || json_string_length(reason) > CLIENT_REASON_MAX) {
             reply_error(&x->reply, 400, "reason", "invalid_type",
-                        "'reason' must be a string of at most %d bytes", REASON_MAX);
+                        "'reason' must be a string of at most %d bytes", CLIENT_REASON_MAX);
             goto fail;
         }
         change->reason = json_string_value(reason);

@@ -86,8 +86,11 @@ static bool is_path(const char *address)
 
 static int set_socket(struct client *client, const char *path, char **cause)
 {
-    if (strlen(path) >= sizeof((struct sockaddr_un *)NULL)->sun_path) {
-        cause_set(cause, "the socket path %s is too long", path);
+    const size_t room = sizeof((struct sockaddr_un *)NULL)->sun_path;
+
+    if (strlen(path) >= room) {
+        cause_set(cause, "the socket path %.100s... is too long: %zu bytes, of at most %zu", path,
+                  strlen(path), room - 1);
         return -1;
     }
     client->socket_path = strdup(path);
@@ -102,12 +105,13 @@ static int set_url(struct client *client, const char *address, char **cause)
     char *url = NULL;
 
     if (after && strncmp(address, "http://", 7) != 0 && strncmp(address, "https://", 8) != 0) {
-        cause_set(cause, "%s: only http, https and unix sockets are spoken", address);
+        cause_set(cause, "%.200s: only http, https and unix sockets are spoken", address);
         return -1;
     }
     const char *host = after ? after + 3 : address;
     if (*host == '\0' || *host == '/' || strpbrk(host, " @?#\t\r\n")) {
-        cause_set(cause, "%s is not an address: give /path/to.sock, host:port or http://host:port",
+        cause_set(cause,
+                  "%.200s is not an address: give /path/to.sock, host:port or http://host:port",
                   address);
         return -1;
     }
@@ -329,17 +333,41 @@ static void set_options(struct call *call, const char *url, const char *method, 
     }
 }
 
-/* The server's own message of an error reply, or NULL. */
-static const char *error_message(const json_t *body)
+const char *client_reply_words(const struct client_reply *reply)
 {
-    return json_string_value(json_object_get(json_object_get(body, "error"), "message"));
+    return json_string_value(json_object_get(json_object_get(reply->body, "error"), "message"));
+}
+
+/* What an error status means that came without the daemon's words: from the HTTP server below it,
+ * from a proxy before it, or from something that is no daemon. */
+static const char *explain_status(int status, char *out, size_t size)
+{
+    const char *text = NULL;
+
+    if (status == 401 || status == 403 || status == 407)
+        text = "it wants to know who asks: name a token with --token-file FILE, and see that no "
+               "proxy is in between";
+    else if (status == 404 || status == 405)
+        text = "it does not know what was asked: is this a trimtabd, of the same version?";
+    else if (status == 408 || status == 429)
+        text = "it is too busy: try again later";
+    else if (status == 413 || status == 414 || status == 431)
+        text = "what was asked is too long for it: give shorter arguments";
+    else if (status == 502 || status == 503 || status == 504)
+        text = "it cannot answer now, or a proxy does not reach the daemon: try again later";
+    else if (status >= 500)
+        text = "it failed inside: its log says why";
+    else
+        text = "it refuses and does not say why: is this a trimtabd?";
+    snprintf(out, size, "%s (HTTP status %d)", text, status);
+    return out;
 }
 
 /* What a finished reply means. */
 static enum client_status judge(struct call *call)
 {
     struct client_reply *out = call->out;
-    char sentence[64];
+    char sentence[200];
 
     if (call->body.length > 0 && !(call->stream && out->http_status == 200))
         out->body = json_loadb(call->body.data, call->body.length, 0, NULL);
@@ -347,11 +375,10 @@ static enum client_status judge(struct call *call)
         if (call->stream) return fail(call, CLIENT_UNREACHABLE, "the stream ended");
         return out->body ? CLIENT_OK : fail(call, CLIENT_BAD_REPLY, "the reply is not JSON");
     }
-    snprintf(sentence, sizeof sentence, "status %d", out->http_status);
     if (out->http_status >= 300 && out->http_status < 400)
         return fail(call, CLIENT_BAD_REPLY, "the server redirects; give the daemon's own address");
-    return fail(call, CLIENT_REFUSED,
-                error_message(out->body) ? error_message(out->body) : sentence);
+    if (client_reply_words(out)) return fail(call, CLIENT_REFUSED, client_reply_words(out));
+    return fail(call, CLIENT_REFUSED, explain_status(out->http_status, sentence, sizeof sentence));
 }
 
 static enum client_status run(struct call *call, long long idle_ms)
@@ -395,7 +422,8 @@ static enum client_status perform(struct call *call, const char *method, const c
     if (!url || failed || (body && !text)) {
         result = fail(call, CLIENT_INVALID, "out of memory");
     } else if (text && strlen(text) > REQUEST_BODY_MAX) {
-        result = fail(call, CLIENT_INVALID, "the request is too large");
+        result = fail(call, CLIENT_INVALID,
+                      "what is asked is longer than any daemon takes (64 KiB): shorten it");
     } else {
         set_options(call, url, method, text, text ? strlen(text) : 0, headers);
         result = run(call, idle_ms);

@@ -11,11 +11,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#define CLIENT_REASON_MAX 400 /* bytes: the daemon takes no longer reason of a change */
+
 struct client;
 
 struct client_options {
     const char *address;    /* "/path/to.sock", "unix:/path/to.sock", "http://host:port[/prefix]",
-                             * "host:port"; NULL = the    default socket (client_default_socket) */
+                             * "host:port"; NULL = the default socket (client_default_socket) */
     const char *token_file; /* NULL = $TRIMTAB_TOKEN, if set */
     int deadline_ms;        /* of one whole call; 0 = 5000 */
 };
@@ -50,6 +52,9 @@ enum client_status client_put(struct client *client, const char *path, const jso
                               struct client_reply *out);
 enum client_status client_delete(struct client *client, const char *path, struct client_reply *out);
 void client_reply_clear(struct client_reply *reply);
+/* The daemon's own words of a refusal, without the address that `cause` begins with; NULL when the
+ * reply has none. Valid until the reply is cleared. */
+const char *client_reply_words(const struct client_reply *reply);
 
 /* Server-sent events of JSON objects. Runs until event() returns false (CLIENT_OK), the server ends
  * the stream (CLIENT_UNREACHABLE), nothing arrived for idle_ms (CLIENT_DEADLINE), or client_abort.

@@ -432,15 +432,11 @@ int reader_print_bound(struct reader *reader, const char *sql, const struct read
     return *end == READER_ERROR || *end == READER_STOPPED ? -1 : 0;
 }
 
-int reader_print(struct reader *reader, const char *sql, const struct reader_limits *limits,
-                 enum reader_format format, FILE *out, FILE *err, char **cause)
+enum reader_end reader_print(struct reader *reader, const char *sql,
+                             const struct reader_limits *limits, enum reader_format format,
+                             FILE *out, char **cause)
 {
     enum reader_end end;
-    if (reader_print_bound(reader, sql, NULL, 0, limits, format, out, &end, cause) != 0) return -1;
-    if (end == READER_ROW_LIMIT)
-        fprintf(err, "stopped after %lld rows; there are more\n", (long long)limits->rows);
-    if (end == READER_TIME_LIMIT)
-        fprintf(err, "stopped after %g s: the result is not complete\n",
-                (double)limits->time_ms / 1e3);
-    return 0;
+    int result = reader_print_bound(reader, sql, NULL, 0, limits, format, out, &end, cause);
+    return result == 0 ? end : READER_ERROR;
 }

@@ -53,10 +53,11 @@ enum reader_end reader_query(struct reader *reader, const char *sql,
                              char **cause);
 
 enum reader_format { READER_TABLE, READER_CSV, READER_JSON, READER_JSONL };
-/* The same, printed to `out`. A row or time limit that was hit is said on `err`. Returns 0, or -1
- * with *cause. */
-int reader_print(struct reader *reader, const char *sql, const struct reader_limits *limits,
-                 enum reader_format format, FILE *out, FILE *err, char **cause);
+/* The same, printed to `out`, well-formed also where a limit ended it. Returns READER_DONE, the
+ * limit that was hit, or READER_ERROR with *cause. */
+enum reader_end reader_print(struct reader *reader, const char *sql,
+                             const struct reader_limits *limits, enum reader_format format,
+                             FILE *out, char **cause);
 
 /* A consistent stand-alone copy of all rows newer than since_ms (0 = everything) while the daemon
  * writes. The ending of `to` decides: .db/.sqlite, .csv (a folder of one file a view), .jsonl. An

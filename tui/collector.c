@@ -397,8 +397,12 @@ static void send_command(struct collector *collector, const struct ui_command *c
                   : status == CLIENT_REFUSED && reply.http_status == 409 ? ANSWER_CONFLICT
                   : status == CLIENT_REFUSED || status == CLIENT_INVALID ? ANSWER_REFUSED
                                                                          : ANSWER_UNREACHABLE;
-    news.text = reply.cause;
-    reply.cause = NULL;
+    if (status == CLIENT_REFUSED && client_reply_words(&reply) != NULL) {
+        news.text = strdup(client_reply_words(&reply)); /* the node is named where it is shown */
+    } else {
+        news.text = reply.cause;
+        reply.cause = NULL;
+    }
     if (status == CLIENT_OK && command->kind == COMMAND_SET) { /* all settings as they are now */
         snprintf(settings.node, sizeof settings.node, "%s", command->node);
         settings.json = reply.body;

@@ -187,8 +187,8 @@ static int take_endpoints(struct options *out, char **cause)
     }
     if (count == 0) return 0;
     if (out->endpoint != NULL) {
-        cause_set(cause, "two daemons are named, %s and %s; one can be watched", out->endpoint,
-                  out->words[0]);
+        cause_set(cause, "two daemons are named, %.100s and %.100s; one can be watched",
+                  out->endpoint, out->words[0]);
         return -1;
     }
     out->endpoint = out->words[0];

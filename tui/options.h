@@ -13,12 +13,13 @@ enum { /* exit statuses */
        EXIT_HEALTHY = 0,
        EXIT_DEGRADED = 1,    /* also: refused, failed */
        EXIT_UNREACHABLE = 2, /* no daemon answers */
+       EXIT_INCOMPLETE = 3,  /* query: a limit ended it, rows are missing */
        EXIT_USAGE = 64       /* the command line is wrong (EX_USAGE of sysexits.h) */
 };
 
 struct options {
     const char *endpoint; /* socket path or URL; NULL = the default */
-    char **urls; /* (urls_count) the addresses that were named, engines' or a daemon's */
+    char **urls;          /* (urls_count) the addresses that were named, engines' or a daemon's */
     int urls_count;
     char *key_env, *key_file; /* where the engines' key is */
     const char *token_file, *node, *script, *reason, *database, *export_to, *since;

@@ -90,9 +90,16 @@ json_t *session_get(struct client *client, const char *path, int *status)
 
 json_t *session_get_of_node(struct client *client, const char *node, const char *rest, int *status)
 {
-    char *path = client_node_path(node, rest);
+    char *path;
     json_t *body = NULL;
 
+    if (strlen(node) >= SNAPSHOT_NAME) {
+        session_say("no node has a name of %zu bytes (%d at most); trimtab nodes lists them",
+                    strlen(node), SNAPSHOT_NAME - 1);
+        *status = EXIT_USAGE;
+        return NULL;
+    }
+    path = client_node_path(node, rest);
     if (path != NULL) {
         body = session_get(client, path, status);
     } else {

@@ -16,6 +16,7 @@ struct client_options session_client_options(const struct options *options, int 
 struct client *session_open(const struct options *options, int deadline_ms, int *status);
 /* GET. NULL after a message on stderr; *status is EXIT_UNREACHABLE or EXIT_DEGRADED. */
 json_t *session_get(struct client *client, const char *path, int *status);
+/* What no node can be called is refused before anything is asked, with EXIT_USAGE. */
 json_t *session_get_of_node(struct client *client, const char *node, const char *rest, int *status);
 int session_get_snapshot(struct client *client, const char *node, struct snapshot *out,
                          json_t **document, int *status);

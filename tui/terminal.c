@@ -186,6 +186,25 @@ static void paint_screen(struct paint *paint, const struct screen *screen)
 
 /* ---- keys */
 
+/* The key that interrupts (Ctrl-C, if the user has not chosen another) is read in order with the
+ * others: at a question it leaves that, elsewhere it ends the console as its signal would. */
+static void read_interrupts(void)
+{
+    struct termios now;
+
+    if (tcgetattr(STDIN_FILENO, &now) != 0) return;
+    now.c_cc[VINTR] = _POSIX_VDISABLE;
+    (void)tcsetattr(STDIN_FILENO, TCSANOW, &now);
+    def_prog_mode(); /* so it is again after a suspension */
+}
+
+static bool interrupts(wint_t key)
+{
+    cc_t chosen = rescue.before.c_cc[VINTR];
+
+    return chosen != _POSIX_VDISABLE && key == chosen;
+}
+
 static uint32_t translate_key(int result, wint_t key)
 {
     static const struct {
@@ -210,6 +229,7 @@ static uint32_t translate_key(int result, wint_t key)
     };
 
     if (result != KEY_CODE_YES) {
+        if (interrupts(key)) return KEY_CONTROL('C');
         switch (key) {
         case '\r':
         case '\n':
@@ -252,8 +272,7 @@ struct terminal {
 
 static void set_time(struct terminal *terminal)
 {
-    if (ui_set_time(terminal->ui, monotonic_ms(), utc_ms()))
-        terminal->dirty = true;
+    if (ui_set_time(terminal->ui, monotonic_ms(), utc_ms())) terminal->dirty = true;
 }
 
 static struct wishes wishes_of(const struct ui *ui)
@@ -370,6 +389,7 @@ static bool take_keys(struct terminal *terminal, bool readable)
     while ((result = get_wch(&key)) != ERR) {
         struct wishes wishes;
         struct ui_command command;
+        uint32_t code;
         unsigned asks;
 
         any = true;
@@ -379,7 +399,12 @@ static bool take_keys(struct terminal *terminal, bool readable)
         }
         if (terminal->dirty) /* keys typed ahead mean the row that the ones before have selected */
             ui_draw(terminal->ui, terminal->screen);
-        asks = ui_key(terminal->ui, translate_key(result, key));
+        code = translate_key(result, key);
+        if (code == KEY_CONTROL('C') && !ui_is_asking(terminal->ui)) {
+            ended_by = SIGINT;
+            return false;
+        }
+        asks = ui_key(terminal->ui, code);
         if (asks & UI_QUIT) return false;
         if (asks & UI_DRAW) terminal->dirty = true;
         if (asks & UI_REPAINT) clearok(curscr, TRUE);
@@ -511,6 +536,7 @@ static int open_curses(struct terminal *terminal, const struct terminal_options 
     keypad(stdscr, TRUE);
     nodelay(stdscr, TRUE);
     intrflush(stdscr, FALSE);
+    read_interrupts();
     if (options->mouse) mousemask(BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
     terminal->paint.scheme = options->scheme;
     start_colours(&terminal->paint);

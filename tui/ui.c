@@ -230,7 +230,7 @@ static unsigned edit_time(struct ui *ui, uint32_t key)
     int64_t time_ms;
     char text[120];
 
-    if (key == KEY_CODE_ESCAPE || key == KEY_CONTROL('C')) {
+    if (key == KEY_CODE_ESCAPE) {
         ui->prompt = PROMPT_NONE;
     } else if (key == KEY_CODE_ENTER) {
         ui->prompt = PROMPT_NONE;
@@ -415,8 +415,14 @@ static unsigned edit_filter(struct ui *ui, uint32_t key)
     return UI_DRAW;
 }
 
+bool ui_is_asking(const struct ui *ui)
+{
+    return ui->prompt != PROMPT_NONE;
+}
+
 unsigned ui_key(struct ui *ui, uint32_t key)
 {
+    if (ui_is_asking(ui) && key == KEY_CONTROL('C')) key = KEY_CODE_ESCAPE;
     if (ui->prompt == PROMPT_FILTER) return edit_filter(ui, key);
     if (ui->prompt == PROMPT_TIME) return edit_time(ui, key);
     if (ui->prompt == PROMPT_CONFIRM) return ui_answer_question(ui, key);

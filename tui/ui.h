@@ -53,7 +53,10 @@ bool ui_set_time(struct ui *ui, int64_t mono_ms, int64_t wall_ms);
 bool ui_data_arrived(struct ui *ui);
 /* The last attempt to fetch failed (text), or worked (NULL). */
 void ui_set_trouble(struct ui *ui, const char *text);
+/* Ctrl-C leaves a question as Esc does; what it means without one is the caller's. */
 unsigned ui_key(struct ui *ui, uint32_t key);
+/* A question or a prompt waits for its answer. */
+bool ui_is_asking(const struct ui *ui);
 bool ui_take_command(struct ui *ui, struct ui_command *out);
 /* The daemon's answer to that command; text explains everything but ANSWER_OK. */
 void ui_take_answer(struct ui *ui, enum answer answer, int64_t generation, const char *text);

@@ -303,7 +303,7 @@ unsigned ui_answer_question(struct ui *ui, uint32_t key)
 {
     if (key == KEY_CODE_ENTER) return send(ui);
     if (key == 'q' || key == KEY_CODE_F10) return UI_QUIT;
-    if (key == KEY_CODE_ESCAPE || key == 'n' || key == KEY_CONTROL('C')) leave(ui);
+    if (key == KEY_CODE_ESCAPE || key == 'n') leave(ui);
     return UI_DRAW; /* any other key leaves the question standing */
 }
 
@@ -362,7 +362,7 @@ unsigned ui_edit_value(struct ui *ui, uint32_t key)
                      ui->asked.setting, view_setting_choices(ui->asked.setting));
             ui_say(ui, ELEMENT_WARN, true, text);
         }
-    } else if (key == KEY_CODE_ESCAPE || key == KEY_CONTROL('C')) {
+    } else if (key == KEY_CODE_ESCAPE) {
         leave(ui);
     } else {
         ui_type(ui, key);

@@ -25,7 +25,6 @@ enum {
     SAMPLE_MS = 1000,
     NAP_MS = 200,
     SETTLE_SHARE = 5, /* of a window: what a switch disturbs is not measured */
-    REASON_MAX = 400, /* bytes, of the control API */
 };
 
 struct window {
@@ -295,7 +294,7 @@ static int compare_by_turns(struct run *run)
 /* The mode as it was found, with the verdict as its reason. */
 static bool put_back(struct run *run, const struct effect *tokens, const struct effect *steps)
 {
-    char reason[REASON_MAX], first[160], second[160];
+    char reason[CLIENT_REASON_MAX], first[160], second[160];
 
     if (!run->changed) return false;
     print_effect("tok/s", tokens, first, sizeof first);

@@ -16,22 +16,41 @@
 #define EFFECT_SLACK_S 10  /* a busy node is sampled late; the change lies a little back */
 #define READ_BACK_MS 30000 /* a busy remote node may take this long to have switched */
 #define POLL_MS 200
+#define KEY_MAX 63   /* bytes */
+#define VALUE_MAX 63 /* bytes: settings are numbers and words */
 
-static int refuse(const struct client *client, enum client_status failed,
-                  const struct client_reply *reply)
+/* Say of which node what change was not taken, and why; the exit status. */
+static int refuse(const struct client *client, const char *node, const char *asked,
+                  enum client_status failed, const struct client_reply *reply)
 {
+    const char *words = client_reply_words(reply);
+
     if (failed == CLIENT_REFUSED && reply->http_status == 409) {
-        session_say(
-            "somebody else changed the node meanwhile (generation %lld); look at it and try again",
-            (long long)json_integer_value(json_object_get(reply->body, "generation")));
+        session_say("%s: somebody else changed the node meanwhile (generation %lld); look at it "
+                    "and try again",
+                    node,
+                    (long long)json_integer_value(json_object_get(reply->body, "generation")));
         return EXIT_DEGRADED;
     }
-    if (failed == CLIENT_REFUSED && (reply->http_status == 401 || reply->http_status == 403)) {
-        session_complain(client, failed, reply);
+    if (failed != CLIENT_REFUSED) {
+        if (failed != CLIENT_INVALID)
+            session_say("%s: it is not known whether %s was taken; trimtab status shows it", node,
+                        asked);
+        return session_complain(client, failed, reply);
+    }
+    session_say("%s: %s is refused: %s", node, asked, words != NULL ? words : reply->cause);
+    if (reply->http_status == 401 || reply->http_status == 403)
         session_say("writing needs the socket's owner, or the write token: --token-file FILE");
-        return EXIT_DEGRADED;
-    }
-    return session_complain(client, failed, reply);
+    return EXIT_DEGRADED;
+}
+
+/* A reason that the daemon would not take, or no text at all, is refused before it is sent. */
+static bool reason_fits(const char *reason)
+{
+    if (reason == NULL || strlen(reason) <= CLIENT_REASON_MAX) return true;
+    session_say("--reason has %zu bytes; the decision log takes %d at most", strlen(reason),
+                CLIENT_REASON_MAX);
+    return false;
 }
 
 int control_put_mode(struct client *client, const char *node, enum mode mode, int64_t expect,
@@ -48,7 +67,8 @@ int control_put_mode(struct client *client, const char *node, enum mode mode, in
     } else {
         enum client_status result = client_put(client, path, body, &reply);
 
-        status = result != CLIENT_OK ? refuse(client, result, &reply) : EXIT_HEALTHY;
+        status = result != CLIENT_OK ? refuse(client, node, mode_name(mode), result, &reply)
+                                     : EXIT_HEALTHY;
         *generation = json_integer_value(json_object_get(reply.body, "generation"));
     }
     client_reply_clear(&reply);
@@ -128,6 +148,7 @@ int verb_mode(const struct options *options)
                     nearest >= 0 ? "?" : "");
         return EXIT_USAGE;
     }
+    if (!reason_fits(options->reason)) return EXIT_USAGE;
     client = session_open(options, CONTROL_DEADLINE_MS, &status);
     if (client == NULL) return status;
     if (session_get_snapshot(client, node, &snapshot, NULL, &status) == 0)
@@ -160,27 +181,42 @@ static json_t *parse_value(const char *text)
     return json_string(text);
 }
 
+/* KEY=VALUE into the body; false after a message. What no daemon would take is not sent. */
+static bool take_setting(const char *word, json_t *body)
+{
+    const char *equals = strchr(word, '=');
+    size_t length = equals != NULL ? (size_t)(equals - word) : 0;
+    char key[KEY_MAX + 1];
+
+    if (length == 0) {
+        session_say("\"%.60s\" is not KEY=VALUE, like max_draft=4", word);
+        return false;
+    }
+    if (length > KEY_MAX) {
+        session_say("no setting has a name of %zu bytes; trimtab set NODE lists them", length);
+        return false;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)length, word);
+    if (strlen(equals + 1) > VALUE_MAX) {
+        session_say("the value of %s has %zu bytes; no setting takes more than %d", key,
+                    strlen(equals + 1), VALUE_MAX);
+        return false;
+    }
+    if (json_object_set_new(body, key, parse_value(equals + 1)) == 0) return true;
+    session_say("the value of %s is not UTF-8 text", key);
+    return false;
+}
+
 static json_t *parse_settings(const struct options *options)
 {
     json_t *body = json_object();
+    bool good = true;
 
-    for (int i = 1; i < options->words_count; i++) {
-        const char *word = options->words[i], *equals = strchr(word, '=');
-        char key[64];
-
-        if (equals == NULL || equals == word || equals - word >= (int)sizeof key) {
-            session_say("\"%.60s\" is not KEY=VALUE, like max_draft=4", word);
-            json_decref(body);
-            return NULL;
-        }
-        snprintf(key, sizeof key, "%.*s", (int)(equals - word), word);
-        if (json_object_set_new(body, key, parse_value(equals + 1)) != 0) {
-            session_say("the value of %s is not UTF-8 text", key);
-            json_decref(body);
-            return NULL;
-        }
-    }
-    return body;
+    for (int i = 1; good && i < options->words_count; i++)
+        good = take_setting(options->words[i], body);
+    if (good) return body;
+    json_decref(body);
+    return NULL;
 }
 
 static void print_settings(const json_t *settings)
@@ -210,7 +246,10 @@ int verb_set(const struct options *options)
     enum client_status result;
     char *path = NULL;
 
-    if (body == NULL) return EXIT_USAGE;
+    if (body == NULL || !reason_fits(options->reason)) {
+        json_decref(body);
+        return EXIT_USAGE;
+    }
     client = session_open(options, CONTROL_DEADLINE_MS, &status);
     if (client == NULL) goto out;
     present = session_get_of_node(client, node, "settings", &status);
@@ -230,7 +269,7 @@ int verb_set(const struct options *options)
         print_settings(reply.body);
         status = EXIT_HEALTHY;
     } else {
-        status = refuse(client, result, &reply);
+        status = refuse(client, node, "the change", result, &reply);
     }
 out:
     client_reply_clear(&reply);

@@ -224,6 +224,7 @@ static void print_facts(const struct snapshot *s)
     print_fact(s, "store reason", s->store.ok ? "" : s->store.reason, "");
     print_fact(s, "model", s->node.model, "");
     print_fact(s, "mode", mode, "");
+    print_fact(s, "changes", s->node.unable, "");
     print_fact(s, "throughput", text_significant(number, s->throughput_tps), "tokens a second");
     print_fact(s, "tokens a step", text_decimal(number, s->tokens_per_step, 2), "");
     print_fact(s, "step time", text_significant(number, s->step_ms), "milliseconds");
@@ -262,9 +263,23 @@ static void print_status(const struct snapshot *s, bool utc)
                    : "");
     if (s->health.advice[0] != '\0')
         printf("  try: %s\n", text_clean(reason, sizeof reason, s->health.advice));
+    if (s->node.unable[0] != '\0')
+        printf("  %s\n", text_clean(reason, sizeof reason, s->node.unable));
     if (session_effect(s, utc, effect, sizeof effect) != NULL) printf("  %s\n", effect);
     if (!s->store.ok)
         printf("  store: not writing: %s\n", text_clean(reason, sizeof reason, s->store.reason));
+}
+
+/* Where who asks may change nothing: why, in the daemon's words. */
+static void print_right(const json_t *nodes)
+{
+    const char *why = json_string_value(json_object_get(nodes, "read_only_reason"));
+    char text[400];
+
+    if (!json_is_true(json_object_get(nodes, "read_only"))) return;
+    if (why != NULL && why[0] != '\0')
+        printf("read-only: %s\n", text_clean(text, sizeof text, why));
+    printf("to change a node be the socket's owner, or name the write token: --token-file FILE\n");
 }
 
 int verb_status(const struct options *options)
@@ -302,10 +317,13 @@ int verb_status(const struct options *options)
     } else if (!found && !options->json) {
         puts("the daemon watches no node yet");
     }
+    if (!options->json) print_right(nodes);
     if (options->json) {
-        json_t *all =
-            json_pack("{s:s, s:i, s:O, s:O}", "schema", "trimtab.status/1", "exit_status", worst,
-                      "nodes", json_object_get(nodes, "nodes"), "snapshots", snapshots);
+        json_t *all = json_pack("{s:s, s:i, s:b, s:O*, s:O, s:O}", "schema", "trimtab.status/1",
+                                "exit_status", worst, "read_only",
+                                (int)json_is_true(json_object_get(nodes, "read_only")),
+                                "read_only_reason", json_object_get(nodes, "read_only_reason"),
+                                "nodes", json_object_get(nodes, "nodes"), "snapshots", snapshots);
 
         json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
         putchar('\n');

@@ -19,8 +19,8 @@
 #include "tui/when.h"
 
 #define ASK_MS 500 /* how long the daemon may take to say where its store is */
-#define SYSTEM_STORE "/var/lib/trimtab/trimtab.db" /* systemd's state folder, whatever the prefix  \
-                                                    */
+/* systemd's state folder, whatever the prefix */
+#define SYSTEM_STORE "/var/lib/trimtab/trimtab.db"
 
 /* The store of the daemon that answers at the chosen place; NULL when none does. */
 static char *ask_daemon(const struct options *options)
@@ -71,6 +71,26 @@ static struct reader *open_store(const struct options *options)
     return reader;
 }
 
+/* How a query ended, said where it is not whole; the exit status. */
+static int tell_end(const struct options *options, enum reader_end end, const char *cause)
+{
+    switch (end) {
+    case READER_DONE:
+        return EXIT_HEALTHY;
+    case READER_ROW_LIMIT:
+        session_say("stopped after %lld rows; there are more: --limit 0 prints all",
+                    (long long)options->limit_rows);
+        return EXIT_INCOMPLETE;
+    case READER_TIME_LIMIT:
+        session_say("stopped after %lld s, rows are missing: --timeout S gives it longer",
+                    (long long)options->timeout_s);
+        return EXIT_INCOMPLETE;
+    default:
+        session_say("%s", cause != NULL ? cause : "the query failed");
+        return EXIT_DEGRADED;
+    }
+}
+
 int verb_query(const struct options *options)
 {
     struct reader_limits limits = {.time_ms = options->timeout_s * 1000,
@@ -81,7 +101,7 @@ int verb_query(const struct options *options)
                                                  : READER_TABLE;
     struct reader *reader;
     char *cause = NULL;
-    int result;
+    int status;
 
     if (options->csv + options->json + options->jsonl > 1) {
         session_say("one of --csv, --json and --jsonl, not several");
@@ -89,11 +109,11 @@ int verb_query(const struct options *options)
     }
     reader = open_store(options);
     if (reader == NULL) return EXIT_DEGRADED;
-    result = reader_print(reader, options->words[0], &limits, format, stdout, stderr, &cause);
-    if (result != 0) session_say("%s", cause != NULL ? cause : "the query failed");
+    status = tell_end(
+        options, reader_print(reader, options->words[0], &limits, format, stdout, &cause), cause);
     free(cause);
     reader_close(reader);
-    return result == 0 ? EXIT_HEALTHY : EXIT_DEGRADED;
+    return status;
 }
 
 static void show_progress(void *state, double done)

@@ -35,7 +35,7 @@ class Fake:
         self.mode, self.positions, self.read_only, self.health = mode, positions, read_only, health
         self.nodes_count, self.refuse, self.slow_switch = nodes, refuse, slow_switch
         self.generation, self.began_ms, self.switch_at = 3, start_ms, 0
-        self.decided = []
+        self.decided, self.unable = [], ""
 
     def throughput(self, t_ms):
         base = 412 if t_ms >= self.began_ms - TOGGLED_AGO_MS else 348
@@ -71,7 +71,7 @@ class Fake:
             "schema": "trimtab.snapshot/1",
             "node": {"id": node, "kind": "llama", "engine": "libllama", "version": "0.5.0",
                      "model": "SmolLM2-135M-Instruct", "draft": "smollm2-draft-9m", "tier": 2,
-                     "capabilities": ["mode", "settings"]},
+                     "capabilities": ["mode", "settings"], "unable": self.unable},
             "mode": shown, "switching": switching, "fixed_draft": 2, "max_draft": self.positions,
             "generation": self.generation, "time_ms": t_ms, "uptime_s": round(up, 1), "window_ms": 5000,
             "throughput_tps": round(self.throughput(t_ms), 1), "tokens_per_step": round(2.31 + wave(t_ms, (61, .06, 0)), 3) if on else 1.0,
@@ -103,6 +103,7 @@ class Fake:
                          "mode": self.mode if i == 0 else "adaptive", "generation": self.generation,
                          "health": {"state": self.health, "reason": ""} if i != 2 else {"state": "failed", "reason": "connection refused"}})
         return {"schema": "trimtab.nodes/1", "read_only": self.read_only,
+                "read_only_reason": "this token may read only" if self.read_only else "",
                 "daemon": {"version": "0.1.0", "pid": os.getpid() if self.began_ms != FIXED_MS else 4242,
                            "started_ms": self.began_ms - 761_200, "store_path": "/var/lib/trimtab/trimtab.db"},
                 "nodes": rows}
@@ -242,6 +243,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_PUT(self):
         fake = self.server.fake
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        if self.server.bare:
+            return self.send_error(int(body["reason"]))
         if self.server.token and self.headers.get("Authorization") != "Bearer " + self.server.token:
             return self.reply(401, {"error": {"message": "writing needs the write token", "type": "authentication_error", "param": None, "code": None}})
         if self.path.endswith("/mode"):
@@ -310,6 +313,8 @@ def main():
     parser.add_argument("--hang", action="store_true", help="never answer a snapshot")
     parser.add_argument("--health", default="ok")
     parser.add_argument("--token", default="")
+    parser.add_argument("--unable", default="", help="why no node can be steered")
+    parser.add_argument("--bare", action="store_true", help="answer every change with the status that is its reason, and no JSON")
     args = parser.parse_args()
     if args.write:
         write_fixtures(args.write)
@@ -319,7 +324,8 @@ def main():
     server = UnixServer(args.socket + ".new", Handler) if args.socket else TcpServer(("127.0.0.1", args.port or 0), Handler)
     server.fake = Fake(args.mode, args.positions, args.read_only, args.nodes, args.health, int(time.time() * 1000), args.refuse,
                        args.slow_switch)
-    server.hang, server.token = args.hang, args.token
+    server.hang, server.token, server.bare = args.hang, args.token, args.bare
+    server.fake.unable = args.unable
     server.settings = {"schema": "trimtab.settings/1", "max_draft": 6, "fixed_draft": 2, "exploration": True, "estimator": "online",
                        "refit_interval_steps": 20, "min_gain": 0.01, "draft": "auto"}
     threading.Thread(target=server.serve_forever, daemon=True).start()
