@@ -14,6 +14,7 @@
 #include "controller/node_vllm_state.h"
 #include "controller/ratio.h"
 #include "controller/ticks.h"
+#include "controller/vllm_fit.h"
 
 #define SET_MODE_MS 3000 /* what a change of mode waits for its read-back; then it is pending */
 #define RECENT_S 60      /* a restart is mentioned for so long */
@@ -341,20 +342,44 @@ static enum node_status set(struct node *base, const json_t *settings, int64_t e
     return NODE_OK;
 }
 
+/* What was asked for and is not in force yet, and what it waits for. */
+static void add_pending(const struct vllm_rpc_view *view, json_t *settings)
+{
+    char why[200];
+
+    if (view->trimtab_wanted == view->trimtab_fits) return;
+    if (view->commanding)
+        snprintf(why, sizeof why, "the engine has not answered yet");
+    else if (view->trimtab_wanted)
+        snprintf(why, sizeof why,
+                 "trimtab's fit takes over after %d refits and %d labels; it has seen %lld and "
+                 "%lld",
+                 VLLM_FIT_READY_REFITS, VLLM_FIT_READY_LABELS, (long long)view->fit_refits,
+                 (long long)view->fit_labels);
+    else
+        return; /* refused, or put back by the engine itself: nothing is under way */
+    json_object_set_new(settings, "pending",
+                        json_pack("{s:s}", "estimator", estimator_word(view->trimtab_wanted)));
+    json_object_set_new(settings, "pending_reason", json_string(why));
+}
+
 /* NULL where nothing can be set. */
 static json_t *settings(struct node *base)
 {
     struct vllm_node *node = self(base);
     struct vllm_rpc_view view = {.state = VLLM_RPC_PROBING};
     int64_t generation;
+    json_t *object;
 
     pthread_mutex_lock(&node->lock);
     generation = node->generation;
     if (node->rpc) vllm_rpc_look(node->rpc, &view);
     pthread_mutex_unlock(&node->lock);
     if (view.state != VLLM_RPC_READY) return NULL;
-    return json_pack("{s:s, s:I}", "estimator", estimator_word(view.trimtab_fits), "generation",
-                     (json_int_t)generation);
+    object = json_pack("{s:s, s:I}", "estimator", estimator_word(view.trimtab_fits), "generation",
+                       (json_int_t)generation);
+    if (object) add_pending(&view, object);
+    return object;
 }
 
 /* ------------------------------------------------------------------------------------- the rest */

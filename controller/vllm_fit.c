@@ -8,8 +8,6 @@
 
 enum {
     STEPS_MAX = 20000, /* of one reading; an engine does a few hundred a second */
-    READY_REFITS = 10,
-    READY_LABELS = 500,
     GUARD_LABELS = 300,
 };
 #define GUARD_FORGET 0.9 /* a reading */
@@ -131,7 +129,7 @@ bool vllm_fit_ready(const struct vllm_fit *fit)
     struct tt_estimator_report report;
 
     vllm_fit_report(fit, &report);
-    return report.refits >= READY_REFITS && report.labels >= READY_LABELS;
+    return report.refits >= VLLM_FIT_READY_REFITS && report.labels >= VLLM_FIT_READY_LABELS;
 }
 
 void vllm_fit_coefficients(const struct vllm_fit *fit, struct vllm_coefficients *out)

@@ -15,6 +15,11 @@
 #include "controller/vllm_reply.h"
 #include "kernels/trimtab.h"
 
+enum { /* enough seen to take over */
+       VLLM_FIT_READY_REFITS = 10,
+       VLLM_FIT_READY_LABELS = 500
+};
+
 struct vllm_fit;
 
 struct vllm_fit *
@@ -25,7 +30,7 @@ void vllm_fit_set_reference(struct vllm_fit *fit, const struct vllm_coefficients
 /* One reading: its rows were drafted under `in_force`. Returns how many refits happened. */
 int vllm_fit_observe(struct vllm_fit *fit, const struct vllm_reply *reply,
                      const struct vllm_coefficients *in_force);
-/* Enough seen to take over: ten refits and 500 labels. */
+/* Enough seen to take over. */
 bool vllm_fit_ready(const struct vllm_fit *fit);
 /* As the engine can take them; positions 0 when they are not finite. */
 void vllm_fit_coefficients(const struct vllm_fit *fit, struct vllm_coefficients *out);

@@ -71,7 +71,7 @@ static bool set_estimator(struct vllm_rpc *rpc, bool trimtab, char *why, size_t 
                  "confidence head predicts, or the build keeps them elsewhere");
         return false;
     }
-    rpc->wants_fit = trimtab;
+    rpc_want_fit(rpc, trimtab);
     pthread_mutex_lock(&rpc->lock);
     fits = rpc->view.trimtab_fits;
     pthread_mutex_unlock(&rpc->lock);
@@ -120,7 +120,7 @@ static void forget(struct vllm_rpc *rpc)
     pthread_mutex_unlock(&rpc->lock);
     vllm_fit_free(rpc->fit);
     rpc->fit = NULL;
-    rpc->wants_fit = false;
+    rpc_want_fit(rpc, false);
     rpc->in_force.positions = 0;
     rpc->probe_due_ms = rpc->read_due_ms = 0;
 }
@@ -135,7 +135,7 @@ static void put_back(struct vllm_rpc *rpc)
               (rpc->view.mode == MODE_FIXED || rpc->view.trimtab_fits || rpc->wants_fit);
     pthread_mutex_unlock(&rpc->lock);
     if (!changed) return;
-    rpc->wants_fit = false;
+    rpc_want_fit(rpc, false);
     rpc_restore(rpc);
     pthread_mutex_lock(&rpc->lock);
     back = rpc->view.state == VLLM_RPC_READY && rpc->view.mode == MODE_ADAPTIVE &&
@@ -285,6 +285,11 @@ void vllm_rpc_look(struct vllm_rpc *rpc, struct vllm_rpc_view *out)
 {
     pthread_mutex_lock(&rpc->lock);
     *out = rpc->view;
+    if (rpc->command.kind == COMMAND_ESTIMATOR) out->trimtab_wanted = rpc->command.trimtab;
+    if (rpc->report_known) {
+        out->fit_refits = (int64_t)rpc->report.refits;
+        out->fit_labels = (int64_t)rpc->report.labels;
+    }
     pthread_mutex_unlock(&rpc->lock);
 }
 

@@ -52,7 +52,9 @@ struct vllm_rpc_view { /* what is known now */
     enum mode mode;           /* fixed or adaptive, as every rank reads back; else unknown */
     int64_t generation;       /* of the extension: one a command */
     bool trimtab_fits;        /* coefficients in force are trimtab's, the engine's refit is held */
-    int64_t read_ms;          /* UTC, of the last good reading; 0 = never */
+    bool trimtab_wanted;      /* what vllm_rpc_set_estimator was asked for last */
+    int64_t fit_refits, fit_labels; /* what trimtab's own fit has seen, for taking over */
+    int64_t read_ms;                /* UTC, of the last good reading; 0 = never */
 };
 
 /* Does not connect. NULL with *cause. */

@@ -29,6 +29,14 @@ static bool write_coefficients(struct vllm_rpc *rpc, const struct vllm_coefficie
     return good;
 }
 
+void rpc_want_fit(struct vllm_rpc *rpc, bool trimtab)
+{
+    rpc->wants_fit = trimtab;
+    pthread_mutex_lock(&rpc->lock);
+    rpc->view.trimtab_wanted = trimtab;
+    pthread_mutex_unlock(&rpc->lock);
+}
+
 bool rpc_hold(struct vllm_rpc *rpc, bool held, char *why, size_t size)
 {
     struct vllm_reply reply = {0};
@@ -40,7 +48,7 @@ bool rpc_hold(struct vllm_rpc *rpc, bool held, char *why, size_t size)
 
 static void give_up_fit(struct vllm_rpc *rpc, const char *why)
 {
-    rpc->wants_fit = false;
+    rpc_want_fit(rpc, false);
     rpc_say(rpc, "warning", "estimator", "the engine fits again: %s", why);
     pthread_mutex_lock(&rpc->lock);
     snprintf(rpc->view.reason, sizeof rpc->view.reason, "the engine fits again: %.300s", why);

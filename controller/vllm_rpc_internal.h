@@ -50,7 +50,7 @@ struct vllm_rpc {
     int64_t calls, read_due_ms, probe_due_ms;
     struct vllm_info info;
     struct vllm_fit *fit;
-    bool wants_fit; /* the operator's choice; in force once the fit is ready */
+    bool wants_fit; /* by rpc_want_fit; in force once the fit is ready */
     struct vllm_coefficients engines_own, in_force;
 };
 
@@ -80,6 +80,8 @@ void rpc_restore(struct vllm_rpc *rpc);
 /* When that is due: may the engine be steered? Ends in a state. */
 void rpc_probe(struct vllm_rpc *rpc);
 
+/* The operator's choice of whose fit predicts, for the thread and for everybody to see. */
+void rpc_want_fit(struct vllm_rpc *rpc, bool trimtab);
 /* Hold the engine's own refit off, or let it go on. */
 bool rpc_hold(struct vllm_rpc *rpc, bool held, char *why, size_t size);
 /* One reading's outcomes, drafted under `graded`, into the fit, and what follows from them. */

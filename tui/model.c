@@ -599,24 +599,34 @@ const struct model_setting *model_setting_named(const struct model *model, const
     return NULL;
 }
 
+static void copy_value(char out[MODEL_VALUE], const json_t *value)
+{
+    char *text = value != NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
+
+    text_clean(out, MODEL_VALUE, text != NULL ? text : "");
+    free(text);
+}
+
 int model_take_settings(struct model *model, const json_t *settings, char **cause)
 {
-    const char *key;
+    const json_t *pending = json_object_get(settings, "pending");
+    const char *key, *why = json_string_value(json_object_get(settings, "pending_reason"));
     json_t *value;
 
     if (check_schema(settings, "trimtab.settings/1", NULL, cause) != 0) return -1;
     model->settings_count = 0;
+    text_clean(model->settings_await, sizeof model->settings_await, why != NULL ? why : "");
     json_object_foreach((json_t *)(uintptr_t)settings, key, value)
     {
         struct model_setting *row = &model->setting[model->settings_count];
-        char *text;
 
-        if (strcmp(key, "schema") == 0 || strcmp(key, "generation") == 0) continue;
+        if (strcmp(key, "schema") == 0 || strcmp(key, "generation") == 0 ||
+            strncmp(key, "pending", 7) == 0)
+            continue;
         if (model->settings_count == MODEL_SETTINGS) break;
-        text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         text_clean(row->name, sizeof row->name, key);
-        text_clean(row->value, sizeof row->value, text != NULL ? text : "");
-        free(text);
+        copy_value(row->value, value);
+        copy_value(row->pending, json_object_get(pending, key));
         model->settings_count++;
     }
     model->settings_known = true;

@@ -103,7 +103,8 @@ enum model_list {
 
 struct model_setting {
     char name[MODEL_SETTING_NAME];
-    char value[MODEL_VALUE]; /* as JSON: 6, true, "auto" */
+    char value[MODEL_VALUE];   /* in force; as JSON: 6, true, "auto" */
+    char pending[MODEL_VALUE]; /* accepted, but not in force yet; empty = nothing is */
 };
 
 struct model_mark { /* a moment to show in charts */
@@ -134,6 +135,7 @@ struct model {
     int requests_count, decisions_count, marks_count, strata_count, costs_count, uniform_count,
         settings_count;
     struct model_setting setting[MODEL_SETTINGS];
+    char settings_await[200]; /* what the pending ones wait for */
     struct model_request request[MODEL_REQUESTS];
     struct model_decision decision[MODEL_DECISIONS]; /* newest first */
     struct model_mark mark[MODEL_MARKS];

@@ -103,13 +103,24 @@ static void read_back_mode(struct ui *ui)
     }
 }
 
-/* The answer to a change of a setting holds them all as they are now. */
+/* The answer to a change of a setting holds them all as they are now, once the node has taken it;
+ * what is accepted then may still wait for something. */
 static void read_back_setting(struct ui *ui)
 {
     const struct model_setting *now = model_setting_named(ui->model, ui->command.setting);
-    char text[200], value[MODEL_VALUE];
+    const struct snapshot *s = &ui->model->snapshot;
+    char text[400], value[MODEL_VALUE], wanted[MODEL_VALUE];
 
+    if (s->generation < ui->pending_generation || s->switching) return;
     ui->pending = false;
+    if (now != NULL && now->pending[0] != '\0') {
+        snprintf(text, sizeof text, "%s: %s %s is pending, %s is in force: %s", ui->command.node,
+                 ui->command.setting, ui_plain_value(now->pending, wanted),
+                 ui_plain_value(now->value, value), ui->model->settings_await);
+        ui_say(ui, ELEMENT_NOTE, true, text);
+        ui->undo = ui->old;
+        return;
+    }
     snprintf(text, sizeof text, "%s: %s is now %s (generation %lld)", ui->command.node,
              ui->command.setting, now != NULL ? ui_plain_value(now->value, value) : TEXT_UNKNOWN,
              (long long)ui->pending_generation);

@@ -77,23 +77,31 @@ int control_put_mode(struct client *client, const char *node, enum mode mode, in
     return status;
 }
 
-int control_read_back(struct client *client, const char *node, enum mode wanted, int64_t generation,
-                      struct snapshot *snapshot)
+/* Until the node has taken the change of that generation; the exit status, after a message but for
+ * EXIT_HEALTHY. */
+static int wait_until_taken(struct client *client, const char *node, const char *asked,
+                            int64_t generation, struct snapshot *snapshot)
 {
     int status = EXIT_DEGRADED;
 
     for (int waited_ms = 0; waited_ms <= READ_BACK_MS; waited_ms += POLL_MS) {
         if (session_get_snapshot(client, node, snapshot, NULL, &status) != 0) return status;
-        if (snapshot->generation >= generation && !snapshot->switching) {
-            if (snapshot->mode == wanted) return EXIT_HEALTHY;
-            session_say("asked for %s, but %s is in force: somebody else changed it since",
-                        mode_name(wanted), mode_name(snapshot->mode));
-            return EXIT_DEGRADED;
-        }
+        if (snapshot->generation >= generation && !snapshot->switching) return EXIT_HEALTHY;
         session_sleep_ms(POLL_MS);
     }
     session_say("%s accepted %s, but does not report it after %d s; watch it with: trimtab top",
-                node, mode_name(wanted), READ_BACK_MS / 1000);
+                node, asked, READ_BACK_MS / 1000);
+    return EXIT_DEGRADED;
+}
+
+int control_read_back(struct client *client, const char *node, enum mode wanted, int64_t generation,
+                      struct snapshot *snapshot)
+{
+    int status = wait_until_taken(client, node, mode_name(wanted), generation, snapshot);
+
+    if (status != EXIT_HEALTHY || snapshot->mode == wanted) return status;
+    session_say("asked for %s, but %s is in force: somebody else changed it since",
+                mode_name(wanted), mode_name(snapshot->mode));
     return EXIT_DEGRADED;
 }
 
@@ -219,21 +227,53 @@ static json_t *parse_settings(const struct options *options)
     return NULL;
 }
 
+static void print_setting(const char *before, const char *key, const json_t *value,
+                          const char *after)
+{
+    char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                       : json_dumps(value, JSON_ENCODE_ANY),
+         clean[300];
+
+    if (text != NULL)
+        printf("%s%s=%s%s\n", before, key, text_clean(clean, sizeof clean, text), after);
+    free(text);
+}
+
+/* KEY=VALUE of what is in force, then what was accepted and is not yet, with what it waits for. */
 static void print_settings(const json_t *settings)
 {
-    const char *key;
+    static const char *const others[] = {"schema", "pending", "pending_reason"};
+    const char *key, *why = json_string_value(json_object_get(settings, "pending_reason"));
+    char clean[300], after[320] = "";
     json_t *value;
 
     json_object_foreach((json_t *)(uintptr_t)settings, key, value)
     {
-        char *text, clean[300];
+        bool other = false;
 
-        if (strcmp(key, "schema") == 0) continue;
-        text = json_is_string(value) ? strdup(json_string_value(value))
-                                     : json_dumps(value, JSON_ENCODE_ANY);
-        if (text != NULL) printf("%s=%s\n", key, text_clean(clean, sizeof clean, text));
-        free(text);
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+            other = other || strcmp(key, others[i]) == 0;
+        if (!other) print_setting("", key, value, "");
     }
+    if (why != NULL) snprintf(after, sizeof after, " (%s)", text_clean(clean, sizeof clean, why));
+    json_object_foreach(json_object_get(settings, "pending"), key, value)
+    {
+        print_setting("pending: ", key, value, after);
+    }
+}
+
+/* After a change that was accepted: what the node has made of it. */
+static int tell_settings(struct client *client, const char *node, const json_t *accepted)
+{
+    int64_t generation = json_integer_value(json_object_get(accepted, "generation"));
+    struct snapshot snapshot;
+    int status = wait_until_taken(client, node, "the change", generation, &snapshot);
+    json_t *now = NULL;
+
+    if (status == EXIT_HEALTHY) now = session_get_of_node(client, node, "settings", &status);
+    if (now != NULL) print_settings(now);
+    json_decref(now);
+    return status;
 }
 
 int verb_set(const struct options *options)
@@ -266,8 +306,7 @@ int verb_set(const struct options *options)
     path = client_node_path(node, "settings");
     result = path != NULL ? client_put(client, path, body, &reply) : CLIENT_INVALID;
     if (result == CLIENT_OK) {
-        print_settings(reply.body);
-        status = EXIT_HEALTHY;
+        status = tell_settings(client, node, reply.body);
     } else {
         status = refuse(client, node, "the change", result, &reply);
     }

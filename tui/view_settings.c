@@ -76,12 +76,17 @@ static void draw_detail(const struct ui *ui, struct screen *screen, const struct
                         const struct model_setting *s)
 {
     const int i = index_of(s->name), end = panel->row + panel->rows;
-    char undo[160], value[MODEL_VALUE];
+    char undo[160], pending[280], value[MODEL_VALUE];
     int row = panel->row + 1;
 
     ui_draw_title(ui, screen, panel, s->name);
     row = ui_draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_VALUE,
                           i >= 0 ? known[i].meaning : "unknown to this console");
+    if (s->pending[0] != '\0') {
+        snprintf(pending, sizeof pending, "pending: %s (%s)", ui_plain_value(s->pending, value),
+                 ui->model->settings_await);
+        row = ui_draw_wrapped(screen, row, 1, panel->cols - 2, end, ELEMENT_WARN, pending);
+    }
     if (ui->undo.name[0] == '\0') return;
     snprintf(undo, sizeof undo, "u takes the last change back: %s was %s", ui->undo.name,
              ui_plain_value(ui->undo.value, value));

@@ -361,7 +361,10 @@ def test_steer(_url, folder):
         check("off is refused, with the reason", status == 501, body)
         status, body = daemon.put("/api/v1/nodes/gpu/settings", {"estimator": "trimtab"})
         check("trimtab's fit may be put in force", status == 200, body)
+        check("until it has seen enough it is pending, and the reason is told", body.get("estimator") == "engine"
+              and body.get("pending") == {"estimator": "trimtab"} and "10 refits and 500 labels" in body.get("pending_reason", ""), body)
         check("and is", wait("trimtab fits", lambda: daemon.get("/api/v1/nodes/gpu/settings").get("estimator") == "trimtab"))
+        check("then nothing is pending", "pending" not in daemon.get("/api/v1/nodes/gpu/settings"))
         status, body = daemon.put("/api/v1/nodes/gpu/settings", {"max_draft": 3})
         check("what cannot be set is said", status == 400 and "estimator" in body["error"]["message"], body)
         time.sleep(1.5)

@@ -253,6 +253,10 @@ class Handler(BaseHTTPRequestHandler):
             for key in body:
                 if key not in self.server.settings and key not in ("expect_generation", "reason"):
                     return self.reply(400, {"error": {"message": f"unknown setting \"{key}\"", "type": "invalid_request_error", "param": key, "code": None}})
+            if self.server.awaits and "estimator" in body:
+                self.server.settings.update(pending={"estimator": body.pop("estimator")}, pending_reason=self.server.awaits)
+            if fake.slow_switch:
+                fake.old_mode, fake.switch_at = fake.mode, int((time.time() + fake.slow_switch) * 1000)
             self.server.settings.update({key: value for key, value in body.items() if key in self.server.settings})
             fake.generation += 1
             return self.reply(200, dict(self.server.settings, generation=fake.generation))
@@ -313,6 +317,7 @@ def main():
     parser.add_argument("--hang", action="store_true", help="never answer a snapshot")
     parser.add_argument("--health", default="ok")
     parser.add_argument("--token", default="")
+    parser.add_argument("--awaits", default="", help="a change of the estimator is accepted and waits for this")
     parser.add_argument("--unable", default="", help="why no node can be steered")
     parser.add_argument("--bare", action="store_true", help="answer every change with the status that is its reason, and no JSON")
     args = parser.parse_args()
@@ -325,7 +330,7 @@ def main():
     server.fake = Fake(args.mode, args.positions, args.read_only, args.nodes, args.health, int(time.time() * 1000), args.refuse,
                        args.slow_switch)
     server.hang, server.token, server.bare = args.hang, args.token, args.bare
-    server.fake.unable = args.unable
+    server.fake.unable, server.awaits = args.unable, args.awaits
     server.settings = {"schema": "trimtab.settings/1", "max_draft": 6, "fixed_draft": 2, "exploration": True, "estimator": "online",
                        "refit_interval_steps": 20, "min_gain": 0.01, "draft": "auto"}
     threading.Thread(target=server.serve_forever, daemon=True).start()
