@@ -1,5 +1,5 @@
 /* bench_load.c - the promise, measured: the node's loop in this process under constant loads, off,
- * fixed K and adaptive in interleaved blocks of the same requests; see bench_load.h.
+ * fixed K and adaptive side by side over blocks of the same requests; see bench_load.h.
  *
  * Every finished run of a policy over a block is stored at once, under everything that its figure
  * depends on; the same command goes on where the last one was broken off. With a time limit each
@@ -33,7 +33,7 @@ struct bench {
     int blocks, tokens, threads, parallel;
     double begun_ms, deadline_ms;      /* deadline INFINITY = none */
     long runs_done, runs_left;         /* runs_left: at most */
-    double run_ms[LOAD_MOST_POLICIES]; /* last wall time of a run in this cell */
+    double run_ms[LOAD_MOST_POLICIES]; /* of the cell's last block */
     struct load_server *server;
     struct bench_store *store;
 };
@@ -279,48 +279,60 @@ static int store_results(struct bench *bench, const struct load_cell *cell, char
     return status;
 }
 
-/* One policy over one block, and into the store. As load_server_run. */
-static int run_policy(struct bench *bench, struct load_cell *cell, int policy,
-                      const struct load_requests *requests)
+/* What the next block of these policies will take: their parts of this one's wall time. */
+static void note_times(struct bench *bench, const bool *ran, const struct bench_block *out,
+                       double wall_ms)
 {
-    char name[LOAD_POLICY_NAME], what[64], *cause = NULL;
-    struct bench_block out;
-    double begun = ticks_ms();
-    int status;
+    double sum = 0;
 
-    load_policy_name(&cell->policies, policy, name, sizeof name);
-    snprintf(what, sizeof what, "block %d %s", requests->block, name);
-    show_progress(bench, cell, what);
-    status = load_server_run(bench->server, &cell->policies, policy, requests, &out, &cause);
-    if (status == 0) {
-        take_block(cell, name, &out);
-        status = bench_store_put_block(bench->store, &cell->load, name, &out, &cause);
+    for (int policy = 0; policy < load_policy_count(&bench->policies); policy++)
+        if (ran[policy]) sum += out[policy].seconds;
+    for (int policy = 0; policy < load_policy_count(&bench->policies); policy++) {
+        if (!ran[policy]) continue;
+        bench->run_ms[policy] = wall_ms * out[policy].seconds / sum;
+        bench->runs_done++;
+        bench->runs_left--;
     }
-    if (status < 0) {
-        clear_progress();
-        fail(cause);
-    }
-    bench->run_ms[policy] = ticks_ms() - begun;
-    bench->runs_done++;
-    bench->runs_left--;
-    return status;
 }
 
-/* The block's policies, each block beginning with another one and every second one backwards, so
- * that none always comes first or after the same neighbour. */
+/* The wanted policies over one block, and into the store. As load_server_run. */
+static int run_policies(struct bench *bench, struct load_cell *cell, const bool *wanted,
+                        const struct load_requests *requests)
+{
+    struct bench_block out[LOAD_MOST_POLICIES];
+    double begun = ticks_ms();
+    char *cause = NULL;
+    int status = load_server_run(bench->server, wanted, requests, out, &cause);
+
+    for (int policy = 0; policy < load_policy_count(&cell->policies) && status == 0; policy++) {
+        char name[LOAD_POLICY_NAME];
+
+        if (!wanted[policy]) continue;
+        load_policy_name(&cell->policies, policy, name, sizeof name);
+        take_block(cell, name, &out[policy]);
+        status = bench_store_put_block(bench->store, &cell->load, name, &out[policy], &cause);
+    }
+    if (status == 0) note_times(bench, wanted, out, ticks_ms() - begun);
+    if (status >= 0) return status;
+    clear_progress();
+    return fail(cause);
+}
+
+/* A block that lacks a policy is run as a whole: policies are compared that ran side by side. */
 static int run_block(struct bench *bench, struct load_cell *cell, struct load_requests *requests)
 {
-    int count = load_policy_count(&cell->policies), status = 0;
-    char *cause = NULL;
+    bool wanted[LOAD_MOST_POLICIES], lacking = false;
+    char what[64], *cause = NULL;
+    int count = 0, status = 0;
 
-    for (int i = 0; i < count && status == 0; i++) {
-        int turn = requests->block % 4 < 2 ? i : count - 1 - i;
-        int policy = (turn + requests->block) % count;
-
-        if (!isfinite(cell->tps[policy][requests->block - 1]) &&
-            load_cell_wants(cell, policy, requests->block))
-            status = run_policy(bench, cell, policy, requests);
+    for (int policy = 0; policy < load_policy_count(&cell->policies); policy++) {
+        wanted[policy] = load_cell_wants(cell, policy, requests->block);
+        count += wanted[policy];
+        lacking |= wanted[policy] && !isfinite(cell->tps[policy][requests->block - 1]);
     }
+    snprintf(what, sizeof what, "block %d, %d policies", requests->block, count);
+    show_progress(bench, cell, what);
+    if (lacking) status = run_policies(bench, cell, wanted, requests);
     if (status >= 0 && store_results(bench, cell, &cause) != 0) status = fail(cause);
     return status;
 }
@@ -329,20 +341,21 @@ static int run_block(struct bench *bench, struct load_cell *cell, struct load_re
 static int warm_up(struct bench *bench, const struct load_cell *cell,
                    struct load_requests *requests, double until_ms)
 {
-    int status = 0, adaptive = load_policy_adaptive(&cell->policies);
+    const int adaptive = load_policy_adaptive(&cell->policies);
+    bool wanted[LOAD_MOST_POLICIES] = {false};
     char *cause = NULL;
     int64_t steps = 0;
+    int status = 0;
 
+    wanted[adaptive] = true;
     for (int round = 0; status == 0 && steps < WARM_STEPS && ticks_ms() < until_ms; round++) {
-        struct bench_block out;
-        double begun = ticks_ms();
+        struct bench_block out[LOAD_MOST_POLICIES];
 
         show_progress(bench, cell, "warm-up");
         requests->block =
             LOAD_MOST_BLOCKS + 1 + round; /* prompts that the next blocks do not use */
-        status = load_server_run(bench->server, &cell->policies, adaptive, requests, &out, &cause);
-        if (status == 0) steps += out.steps > 0 ? out.steps : 1;
-        bench->run_ms[adaptive] = ticks_ms() - begun;
+        status = load_server_run(bench->server, wanted, requests, out, &cause);
+        if (status == 0) steps += out[adaptive].steps > 0 ? out[adaptive].steps : 1;
     }
     if (status < 0) {
         clear_progress();

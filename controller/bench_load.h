@@ -1,5 +1,5 @@
 /* bench_load.h - the parts of `trimtab bench load`: what is run (bench_load.c, bench_load_grid.c,
- * bench_load_form.c), one policy's run over one block of requests (bench_load_run.c), what the runs
+ * bench_load_form.c), the policies over one block of requests (bench_load_run.c), what the runs
  * say (bench_load_result.c) and how it is shown (bench_load_report.c).
  *
  * A cell is a load: form of the target, mix of prompts, temperature, concurrency. Its policies meet
@@ -134,7 +134,7 @@ bool load_oracle_bound(const struct trace_set *traces, const struct cost_model *
 
 /* ---- bench_load_run.c */
 
-struct load_server; /* a pair with two loops: one adaptive for good, one for the other policies */
+struct load_server; /* a pair of models with a loop a policy */
 
 struct load_server_options {
     const char *target, *draft;
@@ -145,21 +145,22 @@ struct load_server_options {
 struct load_server *load_server_open(const struct load_server_options *options, char **cause);
 void load_server_close(struct load_server *server); /* NULL-safe */
 /* The prompt in the target's chat template; malloc'd, or NULL with *cause. */
-char *load_server_chat(const struct load_server *server, const char *prompt, char **cause);
+char *load_server_chat(struct load_server *server, const char *prompt, char **cause);
 
-/* Record for the oracle; the server serves nothing meanwhile. As load_oracle_record. */
+/* Record for the oracle; no policy runs meanwhile. As load_oracle_record. */
 struct trace_set *load_server_record(struct load_server *server, const struct load_texts *texts,
                                      char **cause);
 /* The adaptive loop's; the server's own. */
-const struct cost_model *load_server_cost(const struct load_server *server);
+const struct cost_model *load_server_cost(struct load_server *server);
 
 struct load_requests {   /* of one block */
     char *const *prompt; /* (prompts) in the chat template */
     int prompts, block, concurrency, tokens;
     float temperature;
 };
-/* Run a policy over a block. 0 with *out; 1 when load_stopped ended it; -1 with *cause. */
-int load_server_run(struct load_server *server, const struct load_policies *policies, int policy,
+/* Run the wanted policies over a block, side by side. 0 with their out[policy]; 1 when load_stopped
+ * ended it; -1 with *cause. wanted, out: (policies). */
+int load_server_run(struct load_server *server, const bool *wanted,
                     const struct load_requests *requests, struct bench_block *out, char **cause);
 
 /* ---- bench_load_report.c */

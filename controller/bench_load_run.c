@@ -1,9 +1,13 @@
-/* bench_load_run.c - one policy's run over one block of requests; see bench_load.h.
+/* bench_load_run.c - the policies over one block of requests, side by side; see bench_load.h.
  *
- * Two loops over one pair of models. The adaptive one does nothing else from the first warm-up to
- * the last block, so that it knows what the same server in production would: the cost profile of
- * its start, what its own steps cost since, and the labels of its own drafts. The other one serves
- * off and fixed K, and teaches it nothing.
+ * Every policy has a loop of its own, with contexts of its own over one pair of models. The
+ * adaptive one serves nothing else from the first warm-up to the last block, so that it knows what
+ * the same server in production would: the cost profile of its start, what its own steps cost
+ * since, and the labels of its own drafts. Off and fixed K teach it nothing.
+ *
+ * Within a block they take turns of a tenth of a second, the one that is furthest behind next: all
+ * are as far at any time, so that a machine that is slower for some seconds is so for each of them.
+ * A policy's clock runs in its own steps alone.
  *
  * Concurrency is constant while the clock runs: the first requests have staggered lengths, so that
  * they end one after another; it starts when all of them decode, and stops when the block's last
@@ -20,12 +24,33 @@
 
 #define LEAST_TOKENS 8   /* of a staggered request */
 #define LEAST_REQUESTS 4 /* of a block */
+#define TURN_MS 100
 
 volatile sig_atomic_t load_stopped;
 
 struct load_server {
-    struct inprocess adaptive, other;
+    struct load_policies policies;
+    struct inprocess process[LOAD_MOST_POLICIES]; /* by policy */
 };
+
+static struct inprocess *adaptive(struct load_server *server)
+{
+    return &server->process[load_policy_adaptive(&server->policies)];
+}
+
+/* Off and a given K ask no cost model: theirs is not measured first. */
+static bool open_others(struct load_server *server, struct inprocess_options *options, char **cause)
+{
+    options->profile = false;
+    for (int policy = 0; policy <= server->policies.max_draft; policy++) {
+        struct inprocess *process = &server->process[policy];
+
+        options->fixed_draft = policy;
+        if (inprocess_share(process, adaptive(server), options, cause) != 0) return false;
+        loop_set_mode(process->loop, policy == 0 ? MODE_OFF : MODE_FIXED);
+    }
+    return true;
+}
 
 struct load_server *load_server_open(const struct load_server_options *options, char **cause)
 {
@@ -45,12 +70,10 @@ struct load_server *load_server_open(const struct load_server_options *options, 
         cause_set(cause, "out of memory");
         return NULL;
     }
-    if (inprocess_open(&server->adaptive, &process, cause) == 0) {
-        process.profile = false; /* off and a given K ask no cost model */
-        if (inprocess_share(&server->other, &server->adaptive, &process, cause) == 0) {
-            loop_set_mode(server->adaptive.loop, MODE_ADAPTIVE);
-            return server;
-        }
+    server->policies.max_draft = options->max_draft;
+    if (inprocess_open(adaptive(server), &process, cause) == 0) {
+        loop_set_mode(adaptive(server)->loop, MODE_ADAPTIVE);
+        if (open_others(server, &process, cause)) return server;
     }
     load_server_close(server);
     return NULL;
@@ -59,32 +82,26 @@ struct load_server *load_server_open(const struct load_server_options *options, 
 void load_server_close(struct load_server *server)
 {
     if (!server) return;
-    inprocess_close(&server->other);
-    inprocess_close(&server->adaptive);
+    for (int policy = 0; policy < load_policy_count(&server->policies); policy++)
+        inprocess_close(&server->process[policy]); /* the owner of the models is the last one */
     free(server);
 }
 
-char *load_server_chat(const struct load_server *server, const char *prompt, char **cause)
+char *load_server_chat(struct load_server *server, const char *prompt, char **cause)
 {
-    return inprocess_chat(&server->adaptive, prompt, cause);
-}
-
-static void forget(struct load_server *server)
-{
-    inprocess_forget(&server->adaptive);
-    inprocess_forget(&server->other);
+    return inprocess_chat(adaptive(server), prompt, cause);
 }
 
 struct trace_set *load_server_record(struct load_server *server, const struct load_texts *texts,
                                      char **cause)
 {
-    forget(server);
-    return load_oracle_record(&server->adaptive.pair, texts, cause);
+    inprocess_forget(adaptive(server));
+    return load_oracle_record(&adaptive(server)->pair, texts, cause);
 }
 
-const struct cost_model *load_server_cost(const struct load_server *server)
+const struct cost_model *load_server_cost(struct load_server *server)
 {
-    return server->adaptive.cost;
+    return adaptive(server)->cost;
 }
 
 static int measured_requests(int concurrency)
@@ -116,14 +133,40 @@ static struct inprocess_job *make_jobs(const struct load_requests *requests, int
     return jobs;
 }
 
-struct watch { /* of a run: the clock */
+struct course { /* of one policy through a block */
     struct inprocess *process;
-    const struct inprocess_job *jobs;
-    int measured, concurrency;
+    struct inprocess_job *job; /* (count), of which the first (measured) are the block's */
+    int count, measured, concurrency;
+    int64_t emitted; /* tokens so far, those before the clock ran included */
     bool running, done;
-    double begun_ms, ended_ms;
-    struct tally_counts before, after;
+    double clock_ms;
+    struct tally_counts begun, before, after;
 };
+
+static bool begin_course(struct course *course, struct inprocess *process,
+                         const struct load_requests *requests, char **cause)
+{
+    *course = (struct course){.process = process,
+                              .measured = measured_requests(requests->concurrency),
+                              .concurrency = requests->concurrency};
+    course->job = make_jobs(requests, &course->count);
+    if (!course->job) {
+        cause_set(cause, "out of memory");
+        return false;
+    }
+    inprocess_forget(process);
+    tally_copy(&process->loop->tally, &course->begun);
+    return inprocess_begin(process, course->job, course->count, course->concurrency, cause) == 0;
+}
+
+static void end_course(struct course *course)
+{
+    if (!course->job) return;
+    inprocess_end(course->process);
+    inprocess_clear(course->job, course->count);
+    free(course->job);
+    course->job = NULL;
+}
 
 static bool all_decode(const struct loop *loop, int concurrency)
 {
@@ -133,37 +176,80 @@ static bool all_decode(const struct loop *loop, int concurrency)
     return decoding == concurrency;
 }
 
-static void end_watch(struct watch *watch)
+static bool all_finished(const struct course *course)
 {
-    watch->ended_ms = ticks_ms();
-    tally_copy(&watch->process->loop->tally, &watch->after);
-    watch->done = true;
+    for (int i = 0; i < course->measured; i++)
+        if (course->job[i].finish == REQUEST_RUNNING) return false;
+    return true;
 }
 
-static void between_steps(void *state, struct loop *loop, long steps)
+static int step(struct course *course, char **cause)
 {
-    struct watch *watch = state;
-    bool finished = true;
+    struct loop *loop = course->process->loop;
+    double begun_ms;
+    int status;
 
-    (void)steps;
-    if (load_stopped) watch->process->enough = true;
-    if (!watch->running && all_decode(loop, watch->concurrency)) {
-        watch->running = true;
-        tally_copy(&loop->tally, &watch->before);
-        watch->begun_ms = ticks_ms();
+    if (!course->running && all_decode(loop, course->concurrency)) {
+        course->running = true;
+        tally_copy(&loop->tally, &course->before);
     }
-    for (int i = 0; i < watch->measured && finished; i++)
-        finished = watch->jobs[i].finish != REQUEST_RUNNING;
-    if (!finished) return;
-    end_watch(watch);
-    watch->process->enough = true;
+    begun_ms = ticks_ms();
+    status = inprocess_step(course->process, cause);
+    if (course->running) course->clock_ms += ticks_ms() - begun_ms;
+    course->done = status == 0 || all_finished(course);
+    return status < 0 ? -1 : 0;
 }
 
-static void take_counts(const struct watch *watch, int block, struct bench_block *out)
+static int take_turn(struct course *course, char **cause)
 {
-    const struct tally_counts *from = &watch->before, *to = &watch->after;
+    double end_ms = ticks_ms() + TURN_MS;
+    int status = 0;
 
-    *out = (struct bench_block){
+    while (status == 0 && !course->done && !load_stopped && ticks_ms() < end_ms)
+        status = step(course, cause);
+    tally_copy(&course->process->loop->tally, &course->after);
+    course->emitted = course->after.emitted - course->begun.emitted;
+    return status;
+}
+
+/* The one that is furthest behind; of equals, those from `first` on. NULL: all are done. */
+static struct course *next_course(struct course *courses, int count, int first)
+{
+    struct course *next = NULL;
+
+    for (int i = 0; i < count; i++) {
+        struct course *course = &courses[(first + i) % count];
+
+        if (!course->done && (!next || course->emitted < next->emitted)) next = course;
+    }
+    return next;
+}
+
+/* 0, 1 when load_stopped ended it, -1 with *cause. */
+static int run_courses(struct course *courses, int count, const struct load_requests *requests,
+                       char **cause)
+{
+    struct course *course;
+    int status = 0;
+
+    while (status == 0 && !load_stopped &&
+           (course = next_course(courses, count, requests->block)) != NULL)
+        status = take_turn(course, cause);
+    for (int i = 0; i < count && status == 0 && !load_stopped; i++) {
+        if (courses[i].running) continue;
+        cause_set(cause,
+                  "%d requests were over before all of them decoded at once; give more --tokens",
+                  requests->concurrency);
+        status = -1;
+    }
+    return status == 0 && load_stopped ? 1 : status;
+}
+
+static struct bench_block counts_of(const struct course *course, int block)
+{
+    const struct tally_counts *from = &course->before, *to = &course->after;
+
+    return (struct bench_block){
         .block = block,
         .time_ms = utc_ms(),
         .tokens = to->emitted - from->emitted,
@@ -171,56 +257,29 @@ static void take_counts(const struct watch *watch, int block, struct bench_block
         .drafted = to->drafted - from->drafted,
         .admitted = to->admitted - from->admitted,
         .accepted = to->accepted - from->accepted,
-        .seconds = (watch->ended_ms - watch->begun_ms) / 1000,
+        .seconds = course->clock_ms / 1000,
         .draft_ms = to->draft_ms - from->draft_ms,
         .verify_ms = to->verify_ms - from->verify_ms,
         .own_ms = to->own_ms - from->own_ms,
     };
 }
 
-static bool set_policy(struct load_server *server, const struct load_policies *policies, int policy)
-{
-    struct loop *loop = server->other.loop;
-    struct planner_options planner = loop->options.planner;
-
-    if (policy == load_policy_adaptive(policies)) return true;
-    planner.fixed_draft = policy;
-    if (!loop_set_policy(loop, &planner, loop->options.choice, loop->options.estimator,
-                         loop->options.refit_interval_steps))
-        return false;
-    loop_set_mode(loop, policy == 0 ? MODE_OFF : MODE_FIXED);
-    return true;
-}
-
-int load_server_run(struct load_server *server, const struct load_policies *policies, int policy,
+int load_server_run(struct load_server *server, const bool *wanted,
                     const struct load_requests *requests, struct bench_block *out, char **cause)
 {
-    struct inprocess *process =
-        policy == load_policy_adaptive(policies) ? &server->adaptive : &server->other;
-    int count, status;
-    struct inprocess_job *jobs = make_jobs(requests, &count);
-    struct watch watch = {.process = process,
-                          .jobs = jobs,
-                          .measured = measured_requests(requests->concurrency),
-                          .concurrency = requests->concurrency};
+    int policies = load_policy_count(&server->policies), count = 0, status = 0;
+    struct course courses[LOAD_MOST_POLICIES];
+    int policy_of[LOAD_MOST_POLICIES];
 
-    if (!jobs || !set_policy(server, policies, policy)) {
-        free(jobs);
-        cause_set(cause, "out of memory");
-        return -1;
+    for (int policy = 0; policy < policies && status == 0; policy++) {
+        if (!wanted[policy]) continue;
+        if (!begin_course(&courses[count], &server->process[policy], requests, cause)) status = -1;
+        policy_of[count++] = policy;
     }
-    forget(server);
-    status =
-        inprocess_run(process, jobs, count, requests->concurrency, between_steps, &watch, cause);
-    if (status == 0 && load_stopped) status = 1;
-    if (status == 0 && !(watch.running && watch.done)) {
-        cause_set(cause,
-                  "%d requests were over before all of them decoded at once; give more --tokens",
-                  requests->concurrency);
-        status = -1;
+    if (status == 0) status = run_courses(courses, count, requests, cause);
+    for (int i = 0; i < count; i++) {
+        if (status == 0) out[policy_of[i]] = counts_of(&courses[i], requests->block);
+        end_course(&courses[i]);
     }
-    if (status == 0) take_counts(&watch, requests->block, out);
-    inprocess_clear(jobs, count);
-    free(jobs);
     return status;
 }

@@ -78,8 +78,11 @@ int inprocess_open(struct inprocess *process, const struct inprocess_options *op
 int inprocess_share(struct inprocess *process, const struct inprocess *owner,
                     const struct inprocess_options *options, char **cause)
 {
-    *process = (struct inprocess){.pair = owner->pair, .shared = true};
-    return open_costs(process, options, cause) != 0 ? -1 : open_loop(process, options, cause);
+    memset(process, 0, sizeof *process);
+    if (pair_share(&process->pair, &owner->pair, &options->pair, cause) != 0 ||
+        open_costs(process, options, cause) != 0)
+        return -1;
+    return open_loop(process, options, cause);
 }
 
 void inprocess_forget(struct inprocess *process)
@@ -97,7 +100,7 @@ void inprocess_close(struct inprocess *process)
 {
     loop_free(process->loop);
     cost_free(process->cost);
-    if (!process->shared) pair_close(&process->pair);
+    pair_close(&process->pair);
     memset(process, 0, sizeof *process);
 }
 
@@ -107,6 +110,12 @@ struct flight {
     struct request *request;
     double begun_ms;
     size_t length;
+};
+
+struct inprocess_run {
+    struct inprocess_job *job; /* (count) */
+    int count, concurrency, next, flying;
+    struct flight flight[]; /* (concurrency) */
 };
 
 static void no_notify(void *state)
@@ -167,41 +176,72 @@ static bool landed(struct flight *flight, char **cause)
     return true;
 }
 
+int inprocess_begin(struct inprocess *process, struct inprocess_job *jobs, int count,
+                    int concurrency, char **cause)
+{
+    struct inprocess_run *run =
+        calloc(1, sizeof *run + (size_t)concurrency * sizeof run->flight[0]);
+
+    if (!run) {
+        cause_set(cause, "out of memory");
+        return -1;
+    }
+    run->job = jobs;
+    run->count = count;
+    run->concurrency = concurrency;
+    process->run = run;
+    return 0;
+}
+
+int inprocess_step(struct inprocess *process, char **cause)
+{
+    struct inprocess_run *run = process->run;
+    char *why = NULL;
+
+    for (int i = 0; i < run->concurrency && run->next < run->count && !why; i++) {
+        if (run->flight[i].request) continue;
+        if (!submit(process, &run->flight[i], &run->job[run->next++]))
+            cause_set(&why, "a prompt could not be submitted");
+        run->flying++;
+    }
+    if (!why) loop_step(process->loop);
+    for (int i = 0; i < run->concurrency; i++)
+        if (run->flight[i].request && landed(&run->flight[i], &why)) run->flying--;
+    if (!why) return run->next < run->count || run->flying > 0;
+    cause_set(cause, "%s", why);
+    free(why);
+    return -1;
+}
+
+void inprocess_end(struct inprocess *process)
+{
+    struct inprocess_run *run = process->run;
+
+    if (!run) return;
+    for (int i = 0; i < run->concurrency; i++) {
+        if (!run->flight[i].request) continue;
+        request_cancel(run->flight[i].request);
+        request_unref(run->flight[i].request);
+    }
+    while (loop_step(process->loop)) continue; /* lets go of what was cancelled */
+    free(run);
+    process->run = NULL;
+}
+
 int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int count, int concurrency,
                   void (*between)(void *state, struct loop *loop, long steps), void *state,
                   char **cause)
 {
-    struct flight *flights = calloc((size_t)concurrency, sizeof *flights);
-    int next = 0, flying = 0;
-    char *why = NULL;
+    int status = inprocess_begin(process, jobs, count, concurrency, cause);
+    long steps = 0;
 
-    if (!flights) return -1;
-    process->enough = false;
-    for (long steps = 0; !why && (next < count || flying > 0); steps++) {
-        for (int i = 0; i < concurrency && next < count && !why; i++) {
-            if (flights[i].request) continue;
-            if (!submit(process, &flights[i], &jobs[next++]))
-                cause_set(&why, "a prompt could not be submitted");
-            flying++;
-        }
-        if (between) between(state, process->loop, steps);
-        if (process->enough) break;
-        loop_step(process->loop);
-        for (int i = 0; i < concurrency; i++)
-            if (flights[i].request && landed(&flights[i], &why)) flying--;
-    }
-    for (int i = 0; i < concurrency; i++) {
-        if (!flights[i].request) continue;
-        request_cancel(flights[i].request);
-        request_unref(flights[i].request);
-    }
-    while ((why || process->enough) && loop_step(process->loop))
-        continue; /* lets go of what was cancelled */
-    free(flights);
-    if (!why) return 0;
-    cause_set(cause, "%s", why);
-    free(why);
-    return -1;
+    if (status != 0) return status;
+    do {
+        if (between) between(state, process->loop, steps++);
+        status = inprocess_step(process, cause);
+    } while (status > 0);
+    inprocess_end(process);
+    return status;
 }
 
 void inprocess_clear(struct inprocess_job *jobs, int count)

@@ -12,8 +12,7 @@ struct inprocess {
     struct pair pair;
     struct cost_model *cost;
     struct loop *loop;
-    bool shared; /* the pair belongs to another one */
-    bool enough; /* set by `between`: the run ends here, what still runs is cancelled */
+    struct inprocess_run *run; /* what is under way; NULL = nothing */
 };
 
 struct inprocess_options {
@@ -28,8 +27,8 @@ int inprocess_open(struct inprocess *process, const struct inprocess_options *op
                    char **cause);
 void inprocess_close(struct inprocess *process);
 
-/* A second loop, with cost model and estimators of its own, over the pair of `owner`, which
- * outlives it. Only one of the two may have requests at a time; the other one forgets first. */
+/* A second loop, with contexts, cost model and estimators of its own, over the models of `owner`,
+ * which outlives it. Both may have requests, and take turns step by step. */
 int inprocess_share(struct inprocess *process, const struct inprocess *owner,
                     const struct inprocess_options *options, char **cause);
 /* Let go of every text that the contexts hold, so that the next run reads all of its prompts. No
@@ -54,6 +53,17 @@ struct inprocess_job {
 int inprocess_run(struct inprocess *process, struct inprocess_job *jobs, int count, int concurrency,
                   void (*between)(void *state, struct loop *loop, long steps), void *state,
                   char **cause);
+
+/* The same in parts, so that several loops can take turns on one thread. Jobs stay the caller's and
+ * outlive the run. Begin: 0, or -1 with *cause and nothing begun. */
+int inprocess_begin(struct inprocess *process, struct inprocess_job *jobs, int count,
+                    int concurrency, char **cause);
+/* Submit what there is room for, and one step of the loop. 1 while jobs are left, 0 when all are
+ * done, -1 with *cause when one failed. */
+int inprocess_step(struct inprocess *process, char **cause);
+/* Cancel what still runs. Harmless when nothing was begun. */
+void inprocess_end(struct inprocess *process);
+
 void inprocess_clear(struct inprocess_job *jobs, int count);
 
 /* The prompt in the model's chat template; malloc'd, or NULL with *cause. */

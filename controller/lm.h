@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lm; /* a model and its one context */
+struct lm; /* a model and a context */
 
 struct lm_options {
     const char *path;   /* GGUF file */
@@ -40,6 +40,9 @@ struct lm_batch {
 /* Load the model and make its context. On failure returns NULL and *cause (malloc'd) says what is
  * wrong and what to do. */
 struct lm *lm_open(const struct lm_options *options, char **cause);
+/* Another context over the model of `owner`, which outlives it and whose weights are not loaded
+ * twice. As lm_open; the path is only named in errors. */
+struct lm *lm_share(const struct lm *owner, const struct lm_options *options, char **cause);
 void lm_close(struct lm *lm); /* NULL-safe */
 /* Rewrite a model file in another form ("BF16", "Q8_0", "Q4_0", "F16"). 0, or -1 with *cause;
  * nothing is left at `to`. */

@@ -32,6 +32,7 @@
 
 struct lm {
     struct llama_model *model;
+    bool borrowed; /* the model belongs to another lm */
     struct llama_context *context;
     const struct llama_vocab *vocab;
     llama_memory_t memory;
@@ -356,39 +357,72 @@ static void name_model(struct lm *lm, const char *path)
     if (length > 5 && strcmp(lm->name + length - 5, ".gguf") == 0) lm->name[length - 5] = '\0';
 }
 
-struct lm *lm_open(const struct lm_options *options, char **cause)
+static bool parallel_fits(const struct lm_options *options, char **cause)
 {
-    struct lm *lm = NULL;
+    if (options->parallel >= 1 && (size_t)options->parallel <= llama_max_parallel_sequences())
+        return true;
+    cause_set(cause, "--parallel %d: libllama takes 1 to %zu sequences", options->parallel,
+              llama_max_parallel_sequences());
+    return false;
+}
 
-    if (!version_fits(cause) || !file_is_gguf(options->path, cause)) return NULL;
-    if (options->parallel < 1 || (size_t)options->parallel > llama_max_parallel_sequences()) {
-        cause_set(cause, "--parallel %d: libllama takes 1 to %zu sequences", options->parallel,
-                  llama_max_parallel_sequences());
-        return NULL;
-    }
-    pthread_once(&backend_once, start_backend);
-    lm = calloc(1, sizeof *lm);
-    if (!lm || !load_model(lm, options, cause) || !make_context(lm, options, cause)) goto fail;
+/* What a model needs to decode: context, scratch, and what can be found out only by decoding. */
+static bool prepare_to_decode(struct lm *lm, const struct lm_options *options, char **cause)
+{
+    if (!make_context(lm, options, cause)) return false;
     lm->sequence_count = calloc((size_t)options->batch, sizeof *lm->sequence_count);
     lm->sequence_pointer = calloc((size_t)options->batch, sizeof *lm->sequence_pointer);
-    if (!lm->sequence_count || !lm->sequence_pointer) goto fail;
+    if (!lm->sequence_count || !lm->sequence_pointer) return false;
     for (int i = 0; i < options->batch; i++) lm->sequence_count[i] = 1;
-    if (!digest_file(options->path, lm->digest)) goto fail;
-    name_model(lm, options->path);
     lm->can_roll_back = try_roll_back(lm);
     find_device(lm);
-    return lm;
-fail:
+    return true;
+}
+
+static struct lm *fail_to_open(struct lm *lm, const struct lm_options *options, char **cause)
+{
     if (cause && !*cause) cause_set(cause, "out of memory while loading %s", options->path);
     lm_close(lm);
     return NULL;
+}
+
+struct lm *lm_open(const struct lm_options *options, char **cause)
+{
+    struct lm *lm;
+
+    if (!version_fits(cause) || !file_is_gguf(options->path, cause) ||
+        !parallel_fits(options, cause))
+        return NULL;
+    pthread_once(&backend_once, start_backend);
+    lm = calloc(1, sizeof *lm);
+    if (!lm || !load_model(lm, options, cause) || !digest_file(options->path, lm->digest) ||
+        !prepare_to_decode(lm, options, cause))
+        return fail_to_open(lm, options, cause);
+    name_model(lm, options->path);
+    return lm;
+}
+
+struct lm *lm_share(const struct lm *owner, const struct lm_options *options, char **cause)
+{
+    struct lm *lm;
+
+    if (!parallel_fits(options, cause)) return NULL;
+    lm = calloc(1, sizeof *lm);
+    if (!lm) return fail_to_open(NULL, options, cause);
+    lm->model = owner->model;
+    lm->borrowed = true;
+    lm->vocab = owner->vocab;
+    lm->vocab_size = owner->vocab_size;
+    memcpy(lm->name, owner->name, sizeof lm->name);
+    memcpy(lm->digest, owner->digest, sizeof lm->digest);
+    return prepare_to_decode(lm, options, cause) ? lm : fail_to_open(lm, options, cause);
 }
 
 void lm_close(struct lm *lm)
 {
     if (!lm) return;
     if (lm->context) llama_free(lm->context);
-    if (lm->model) llama_model_free(lm->model);
+    if (lm->model && !lm->borrowed) llama_model_free(lm->model);
     free(lm->sequence_count);
     free(lm->sequence_pointer);
     free(lm);

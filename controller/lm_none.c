@@ -12,6 +12,12 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     return NULL;
 }
 
+struct lm *lm_share(const struct lm *owner, const struct lm_options *options, char **cause)
+{
+    (void)owner;
+    return lm_open(options, cause);
+}
+
 int lm_convert(const char *from, const char *to, const char *form, int threads, char **cause)
 {
     (void)from, (void)to, (void)form, (void)threads;

@@ -20,7 +20,13 @@ static void forward_progress(float done, void *state)
         report->options->progress(report->options->state, report->what, done);
 }
 
-static struct lm *open_target(const struct pair_options *options, char **cause)
+static struct lm *open_lm(const struct lm *owner, const struct lm_options *options, char **cause)
+{
+    return owner ? lm_share(owner, options, cause) : lm_open(options, cause);
+}
+
+static struct lm *open_target(const struct lm *owner, const struct pair_options *options,
+                              char **cause)
 {
     int block = options->max_draft + 1;
     struct report report = {options, "loading the target model"};
@@ -37,10 +43,11 @@ static struct lm *open_target(const struct pair_options *options, char **cause)
         .progress_state = &report,
     };
 
-    return lm_open(&target, cause);
+    return open_lm(owner, &target, cause);
 }
 
-static struct lm *open_draft(const struct pair_options *options, char **cause)
+static struct lm *open_draft(const struct lm *owner, const struct pair_options *options,
+                             char **cause)
 {
     struct report report = {options, "loading the draft model"};
     struct lm_options draft = {
@@ -55,7 +62,7 @@ static struct lm *open_draft(const struct pair_options *options, char **cause)
         .progress_state = &report,
     };
 
-    return lm_open(&draft, cause);
+    return open_lm(owner, &draft, cause);
 }
 
 int pair_open(struct pair *pair, const struct pair_options *options, char **cause)
@@ -63,10 +70,10 @@ int pair_open(struct pair *pair, const struct pair_options *options, char **caus
     char *why = NULL;
 
     *pair = (struct pair){NULL, NULL};
-    pair->target = open_target(options, cause);
+    pair->target = open_target(NULL, options, cause);
     if (!pair->target) return -1;
     if (!options->draft) return 0;
-    pair->draft = open_draft(options, cause);
+    pair->draft = open_draft(NULL, options, cause);
     if (!pair->draft) return -1;
     why = lm_mismatch(pair->target, pair->draft);
     if (!why && !lm_can_roll_back(pair->draft)) cause_set(&why, "its memory cannot be rolled back");
@@ -74,6 +81,16 @@ int pair_open(struct pair *pair, const struct pair_options *options, char **caus
     cause_set(cause, "%s cannot draft for %s: %s", options->draft, options->target, why);
     free(why);
     return -1;
+}
+
+int pair_share(struct pair *pair, const struct pair *owner, const struct pair_options *options,
+               char **cause)
+{
+    *pair = (struct pair){NULL, NULL};
+    pair->target = open_target(owner->target, options, cause);
+    if (!pair->target) return -1;
+    if (owner->draft) pair->draft = open_draft(owner->draft, options, cause);
+    return !owner->draft || pair->draft ? 0 : -1;
 }
 
 void pair_close(struct pair *pair)

@@ -26,6 +26,9 @@ struct pair {
 /* 0; or -1 with *cause: a model that cannot be loaded, a draft with another vocabulary or with
  * memory that cannot be rolled back. pair_close is harmless then. */
 int pair_open(struct pair *pair, const struct pair_options *options, char **cause);
+/* The same with contexts of its own over the models of `owner`, which outlives it. */
+int pair_share(struct pair *pair, const struct pair *owner, const struct pair_options *options,
+               char **cause);
 void pair_close(struct pair *pair);
 
 /* An empty cost model with room for every batch of a loop of this size; NULL when out of memory. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """llama_server.py - trimtabd beside a llama-server of the same source, over HTTP, with the same models and requests.
 
-By hand, on an otherwise idle machine (some ten minutes; the first call of ./bootstrap llama-server builds for as long):
+By hand, on an otherwise idle machine (some fifteen minutes; the first call of ./bootstrap llama-server builds for as long):
 
     ./bootstrap build && eval "$(./bootstrap env)"
     tests/e2e/llama_server.py --server "$(./bootstrap llama-server)" --build build --model "$TRIMTAB_TARGET" --draft "$TRIMTAB_DRAFT"
@@ -9,9 +9,9 @@ By hand, on an otherwise idle machine (some ten minutes; the first call of ./boo
 llama-server runs without a draft model, with the draft model and its default options (3 tokens a draft in the pinned version)
 and with 1 and 2 tokens a draft; trimtabd runs adaptive. Both use the built-in form of the model's chat template, so that prompts
 are the same, and one KV cache for all requests, which is what llama-server does unless told how many. All servers are loaded, and all but the one that is being asked are stopped (SIGSTOP): two engines that compute at
-once on few cores slow each other manifold. They take turns in blocks; a block is the same requests for each, sent by
-`trimtab bench traffic`. The best setting of llama-server is chosen on odd blocks and compared on even ones, as trimtab bench
-load does, with Student's 95 % interval of the log ratio. Exit status 0 when everything was measured, whatever it says.
+once on few cores slow each other manifold. They take turns in short blocks; a block is the same requests for each, sent by
+`trimtab bench traffic`. The best setting of llama-server is chosen on odd blocks and compared on even ones, and the other way
+round, as trimtab bench load does, with Student's 95 % interval of the log ratio. Exit status 0 when everything was measured, whatever it says.
 """
 import argparse
 import ctypes
@@ -109,7 +109,7 @@ def commands(options, folder):
 
 def ask(options, server, concurrency, block):
     """One block: what trimtab bench traffic says of it."""
-    requests = max(4, 3 * concurrency)
+    requests = 2 * concurrency
     server.resume()
     try:
         done = subprocess.run(
@@ -131,21 +131,26 @@ def student(freedom):
     return 1.96 + 2.372 / freedom + 2.822 / freedom**2 + 2.556 / freedom**3
 
 
-def ratio(tps, name, other, parity):
-    """[ratio, low, high] of two servers over the blocks of that parity, paired; one block has no interval."""
-    logs = [math.log(a / b) for block, (a, b) in enumerate(zip(tps[name], tps[other]), 1) if block % 2 == parity]
+def log_ratios(tps, name, other, parity):
+    """Of two servers over the blocks of that parity, paired; blocks count from 1."""
+    return [math.log(a / b) for block, (a, b) in enumerate(zip(tps[name], tps[other]), 1) if block % 2 == parity]
+
+
+def ratio(tps, on_even, on_odd):
+    """[ratio, low, high] of trimtab to one server on even blocks and to one on odd blocks."""
+    logs = log_ratios(tps, "trimtab", on_even, 0) + log_ratios(tps, "trimtab", on_odd, 1)
     middle = statistics.fmean(logs)
-    if len(logs) < 2:
-        return [math.exp(middle), None, None]
     half = student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return [math.exp(middle), math.exp(middle - half), math.exp(middle + half)]
 
 
 def summarize(concurrency, tps, prompt_tokens):
     rivals = [name for name in tps if name != "trimtab"]
-    best = max(rivals, key=lambda name: ratio(tps, name, "no-draft", 1)[0])
-    return {"concurrency": concurrency, "best": best, "trimtab_to_best": ratio(tps, "trimtab", best, 0),
-            "trimtab_to_default": ratio(tps, "trimtab", "default", 0), "trimtab_to_no_draft": ratio(tps, "trimtab", "no-draft", 0),
+    by_odd, by_even = (max(rivals, key=lambda name: statistics.fmean(log_ratios(tps, name, "no-draft", parity)))
+                       for parity in (1, 0))
+    return {"concurrency": concurrency, "best": by_odd if by_odd == by_even else f"{by_odd},{by_even}",
+            "trimtab_to_best": ratio(tps, by_odd, by_even), "trimtab_to_default": ratio(tps, "default", "default"),
+            "trimtab_to_no_draft": ratio(tps, "no-draft", "no-draft"),
             "tps": {name: statistics.fmean(values) for name, values in tps.items()}, "prompt_tokens": prompt_tokens}
 
 
@@ -164,7 +169,7 @@ def measure(options, servers, concurrency, done):
 
 def show(row):
     def interval(values):
-        return "%.3f" % values[0] if values[1] is None else "%.3f (%.3f..%.3f)" % tuple(values)
+        return "%.3f (%.3f..%.3f)" % tuple(values)
 
     print(f"{row['concurrency']} at a time: trimtab / best ({row['best']}) {interval(row['trimtab_to_best'])}, "
           f"/ default {interval(row['trimtab_to_default'])}, / no draft {interval(row['trimtab_to_no_draft'])}")
@@ -182,7 +187,7 @@ def read_options():
     parser.add_argument("--draft", required=True)
     parser.add_argument("--prompts", default=os.path.join(here, "../../models/bench-prompts.jsonl"))
     parser.add_argument("--concurrency", default="1,4,8", type=lambda text: [int(word) for word in text.split(",")])
-    parser.add_argument("--blocks", default=8, type=int, help="timed blocks of each load, at least 2")
+    parser.add_argument("--blocks", default=16, type=int, help="timed blocks of each load, at least 2")
     parser.add_argument("--tokens", default=64, type=int, help="tokens a request")
     parser.add_argument("--temperature", default=0, type=float)
     parser.add_argument("--threads", default=os.cpu_count(), type=int)

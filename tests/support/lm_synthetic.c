@@ -130,6 +130,12 @@ struct lm *lm_open(const struct lm_options *options, char **cause)
     return NULL;
 }
 
+struct lm *lm_share(const struct lm *owner, const struct lm_options *options, char **cause)
+{
+    (void)owner;
+    return lm_open(options, cause);
+}
+
 void lm_close(struct lm *lm)
 {
     if (!lm) return;
