@@ -259,6 +259,17 @@ static void say_failure(const struct fetch *fetch, CURLcode result, char *why, s
     }
 }
 
+/* What an engine's error status means to who named its address. */
+static const char *explain_status(long status)
+{
+    if (status == 404 || status == 405)
+        return "it has nothing there; give the engine's own address, without a path";
+    if (status == 408 || status == 429 || status == 502 || status == 503 || status == 504)
+        return "it is busy or not up yet, or a proxy does not reach it";
+    if (status >= 500) return "it failed inside; its log says why";
+    return "it does not answer this; is it an engine's address?";
+}
+
 void fetch_end(struct fetch *fetch, CURLcode result, struct fetch_answer *out)
 {
     const char *type = NULL;
@@ -284,7 +295,7 @@ void fetch_end(struct fetch *fetch, CURLcode result, struct fetch_answer *out)
         snprintf(out->why, sizeof out->why,
                  "status %ld: it redirects, which is not followed; give the final address", status);
     else if (status != 200)
-        snprintf(out->why, sizeof out->why, "status %ld", status);
+        snprintf(out->why, sizeof out->why, "status %ld: %s", status, explain_status(status));
     out->ok = out->why[0] == '\0';
 }
 

@@ -130,7 +130,8 @@ static int load_page(const char *path, struct page *page)
         session_say("%s: %s", path, cause != NULL ? cause : "out of memory");
         status = EXIT_DEGRADED;
     } else if (status == EXIT_HEALTHY && code != 200) {
-        session_say("%s: the answer is a status %d, not a page", path, code);
+        session_say("%s: the answer is an error, status %d, not a page; ask the engine anew", path,
+                    code);
         status = EXIT_DEGRADED;
     }
     page->openmetrics = strstr(type, "openmetrics") != NULL;

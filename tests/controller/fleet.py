@@ -126,7 +126,7 @@ KINDS = {  # behaviour: (state of health, a word of the reason)
     "half0": ("failed", "cut short"),
     "huge0": ("failed", "larger than"),
     "redirect0": ("failed", "redirects"),
-    "error0": ("failed", "status 500"),
+    "error0": ("failed", "status 500: it failed inside; its log says why"),
     "gone0": ("failed", ""),
     "guarded1": ("failed", "wants a key"),
     "dead0": ("failed", "refused"),
