@@ -28,8 +28,8 @@ struct kernel_bench {
 const char *kernel_type_name(enum tt_dtype dtype);
 size_t kernel_width(enum tt_dtype dtype);
 
-/* Allocate the rows, bench->bytes or, when that is 0, larger than the caches. 0 or -1. kernel_rows_fill writes bell-shaped logits of
- * the type into all of them. */
+/* Allocate the rows, bench->bytes or, when that is 0, larger than the caches. 0 or -1.
+ * kernel_rows_fill writes bell-shaped logits of the type into all of them. */
 int kernel_rows_new(struct kernel_bench *bench);
 void kernel_rows_fill(struct kernel_bench *bench, enum tt_dtype dtype);
 void kernel_rows_free(struct kernel_bench *bench);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "controller/bench_load.h"
+#include "controller/number.h"
 
 /* The words of a list `a,b,c`; each goes to take(state, word). False when it was refused. */
 static bool each_word(const char *list, bool (*take)(void *state, const char *word), void *state)
@@ -52,11 +53,9 @@ static bool take_mix(void *state, const char *word)
 static bool take_temperature(void *state, const char *word)
 {
     struct load_grid *grid = state;
-    char *end;
-    double value = strtod(word, &end);
+    double value;
 
-    if (grid->temperatures == LOAD_MOST_TEMPERATURES || end == word || *end || !(value >= 0) ||
-        value > 2) {
+    if (grid->temperatures == LOAD_MOST_TEMPERATURES || !number_read_real(word, 0, 2, &value)) {
         fprintf(stderr,
                 "trimtab bench load: --temperatures wants at most %d numbers from 0 to 2, "
                 "not \"%s\"\n",

@@ -20,14 +20,15 @@
     X(steps)                                                                                       \
     X(drafts)                                                                                      \
     X(drafted)                                                                                     \
-    X(admitted) X(verified) X(accepted) X(emitted) X(target_rows) X(prompt_tokens) X(requests)     \
-        X(failed) X(cancelled) X(priced_steps)
+    X(admitted)                                                                                    \
+    X(verified) X(accepted) X(emitted) X(target_rows) X(prompt_tokens) X(requests) X(failed)       \
+        X(cancelled) X(priced_steps)
 /* Sums over steps: times; planned_… over steps with a plan; predicted_ms, priced_ms and missed_ms
  * (predicted, measured, and the sum of |measured - predicted|) over priced steps. */
 #define TALLY_SUMS(X)                                                                              \
     X(draft_ms)                                                                                    \
-    X(verify_ms) X(own_ms) X(step_ms) X(planned_tokens) X(planned_ms) X(predicted_ms) X(priced_ms) \
-        X(missed_ms)
+    X(verify_ms)                                                                                   \
+    X(own_ms) X(step_ms) X(planned_tokens) X(planned_ms) X(predicted_ms) X(priced_ms) X(missed_ms)
 /* Of one position: reached and accepted; graded: reached with a prediction, over which the sums
  * run. */
 #define TALLY_POSITION_COUNTS(X) X(reached) X(accepted) X(graded) X(accepted_any)
