@@ -13,6 +13,11 @@
  * day, or on a busy machine, is neither believed for ever where it is not looked at, nor compared
  * with fresh values as if both were of today.
  *
+ * A cell that was not seen for some dozens of observations cannot be gated by its last ones: they
+ * are of another moment, with other contexts and another clock. A look at it is compared with how
+ * the steps around it ran against what was believed of theirs, the tempo, and moves the mean by a
+ * part of what is left, never by much at once, since a single look may be a spike.
+ *
  * A stale cell that is out of all proportion to its neighbours is doubted: it is priced as they
  * are, so that the planner goes there again and sees. A size that was never measured is doubted
  * while its first value is out of all proportion to its measured neighbours, so that a spike cannot
@@ -41,6 +46,10 @@
 #define STALE_OBSERVATIONS                                                                         \
     500 /* a cell not seen for so long follows the pace, and gives its next values new weight */
 #define PACE_OBSERVATIONS 64 /* how often the pace is taken */
+#define AWAY_OBSERVATIONS 64 /* a cell not seen for so long: its last values gate nothing */
+#define AWAY_WEIGHT 3.0      /* then the mean stands for so many: a look moves it by a quarter, */
+#define AWAY_CHANGE 0.3      /* of a change by so much at most */
+#define TEMPO_GAIN 0.125     /* some eight observations */
 #define FLAT_RATIO 1.02      /* a curve that rises by less is flat */
 
 /* ---- curves ---- */
@@ -51,7 +60,7 @@ static bool curve_init(struct curve *curve, int size)
     curve->cell = calloc((size_t)size + 1, sizeof *curve->cell);
     curve->ms = calloc((size_t)size + 1, sizeof *curve->ms);
     curve->ratio = calloc((size_t)size + 1, sizeof *curve->ratio);
-    curve->pace = 1;
+    curve->pace = curve->tempo = 1;
     if (!curve->cell || !curve->ms || !curve->ratio) return false;
     for (int i = 0; i <= size; i++) curve->ms[i] = NAN;
     return true;
@@ -84,6 +93,11 @@ static void curve_release(struct curve *curve)
 static bool is_stale(const struct curve *curve, const struct cell *cell)
 {
     return curve->clock - cell->stamp > STALE_OBSERVATIONS;
+}
+
+static bool is_away(const struct curve *curve, const struct cell *cell)
+{
+    return cell->n > 0 && curve->clock - cell->stamp > AWAY_OBSERVATIONS;
 }
 
 static int previous_measured(const struct curve *curve, int size)
@@ -246,35 +260,67 @@ static void take_pace(struct curve *curve)
         if (curve->cell[i].n > 0 && is_stale(curve, &curve->cell[i])) curve_refresh(curve, i);
 }
 
+static void keep_recent(struct cell *cell, double ms)
+{
+    cell->recent[cell->recent_next] = ms;
+    cell->recent_next = (uint8_t)((cell->recent_next + 1) % COST_RECENT);
+    if (cell->recent_count < COST_RECENT) cell->recent_count++;
+}
+
+static void begin_window(struct cell *cell, double ms)
+{
+    cell->recent_count = cell->recent_next = 0;
+    keep_recent(cell, ms);
+}
+
+static void move_mean(struct cell *cell, double difference_ms)
+{
+    cell->weight = fmin(cell->weight + 1, 1 / LEAST_GAIN);
+    cell->ms += difference_ms / cell->weight;
+}
+
+/* Twice or half is the most that one observation says: it may be a spike. */
+static void take_tempo(struct curve *curve, const struct cell *cell, double ms)
+{
+    if (cell->weight <= TRUSTED_COUNT) return;
+    curve->tempo += TEMPO_GAIN * (fmin(fmax(ms / cell->ms, 0.5), 2) - curve->tempo);
+}
+
 static bool curve_observe(struct curve *curve, int size, double ms)
 {
     if (size < 1 || size > curve->size || !(ms > 0) || !isfinite(ms)) return false;
     struct cell *cell = &curve->cell[size];
-    bool stale = cell->n > 0 && is_stale(curve, cell);
+    bool stale = cell->n > 0 && is_stale(curve, cell), away = is_away(curve, cell);
     if (stale) cell->ms = curve_cell_ms(curve, size);
+    if (away)
+        ms /= curve->tempo;
+    else
+        take_tempo(curve, cell, ms);
     cell->pace = curve->pace;
     cell->stamp = ++curve->clock;
-    cell->recent[cell->recent_next] = ms;
-    cell->recent_next = (uint8_t)((cell->recent_next + 1) % COST_RECENT);
-    if (cell->recent_count < COST_RECENT) cell->recent_count++;
+    keep_recent(cell, ms);
 
     double median = median_of(cell->recent, cell->recent_count, NAN);
     cell->spread_ms = median_of(cell->recent, cell->recent_count, median);
     double gate = OUTLIER_DEVIATIONS * fmax(cell->spread_ms, SPREAD_FLOOR * median);
     if (cell->n == 0 && cell->recent_count < TRUSTED_COUNT && doubtful(curve, size, ms))
         return drop(cell);
-    if (cell->recent_count >= TRUSTED_COUNT && fabs(ms - median) > gate) return drop(cell);
+    bool outside = cell->recent_count >= TRUSTED_COUNT && fabs(ms - median) > gate;
+    if (outside && !away) return drop(cell);
+    if (away) cell->weight = fmin(cell->weight, AWAY_WEIGHT);
 
-    if (cell->recent_count <= TRUSTED_COUNT && cell->n < TRUSTED_COUNT) {
+    if (outside) {
+        begin_window(cell, ms);
+        double most = AWAY_CHANGE * cell->ms;
+        move_mean(cell, fmin(fmax(ms - cell->ms, -most), most));
+    } else if (cell->recent_count <= TRUSTED_COUNT && cell->n < TRUSTED_COUNT) {
         cell->ms = cell->n == 0 && cell->recent_count < TRUSTED_COUNT ? ms : median;
         cell->weight = cell->recent_count;
     } else if (fabs(cell->ms - median) > gate) { /* the level has changed */
         cell->ms = median;
         cell->weight = TRUSTED_COUNT;
     } else {
-        if (stale) cell->weight = fmin(cell->weight, TRUSTED_COUNT);
-        cell->weight = fmin(cell->weight + 1, 1 / LEAST_GAIN);
-        cell->ms += (ms - cell->ms) / cell->weight;
+        move_mean(cell, ms - cell->ms);
     }
     cell->n++;
     cell->changed = true;

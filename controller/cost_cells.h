@@ -32,6 +32,7 @@ struct curve {
     int first, last;   /* smallest and largest measured size; 0 = none */
     uint64_t clock;    /* observations ever */
     double pace;       /* of the machine now against that of base_ms: what stale cells follow */
+    double tempo;      /* of the last few observations against what was believed of their sizes */
     struct cell *cell; /* (size + 1); [0] is not used */
     double *ms; /* (size + 1) value at every size: measured, or linear between neighbours; NaN when
                    empty */

@@ -247,6 +247,44 @@ static void a_dear_cell_is_tried_again(void **state)
     cost_free(cost);
 }
 
+/* A size that is looked at only now and then: its last values are of another time and must not keep
+ * the truth out, and a spike must not become the truth either. */
+static void a_rare_look_is_believed_in_part(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8);
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 30);
+    observe_often(cost, 4, 21, 30);
+    observe_often(cost, 8, 18, 100);
+    assert_true(cost_observe_verify(cost, 4, 0, 14)); /* a quarter of 0.3 of the price at most */
+    assert_near(cost_verify(cost, 4, 0), 21 - 0.3 * 21 / 4);
+    for (int look = 0; look < 20; look++) {
+        observe_often(cost, 8, 18, 100);
+        assert_true(cost_observe_verify(cost, 4, 0, 14));
+    }
+    assert_true(fabs(cost_verify(cost, 4, 0) - 14) < 0.1);
+    observe_often(cost, 8, 18, 100);
+    cost_observe_verify(cost, 4, 0, 300);
+    assert_true(cost_verify(cost, 4, 0) < 1.1 * 14.1);
+    cost_free(cost);
+}
+
+/* The machine is slower for a while, as it is beside others: a look then says nothing of the size
+ * that the sizes around it do not say of theirs. */
+static void a_rare_look_is_compared_with_the_moment(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8);
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 30);
+    for (int look = 0; look < 20; look++) {
+        observe_often(cost, 8, 18, 100);
+        observe_often(cost, 8, 1.08 * 18, 8);
+        cost_observe_verify(cost, 4, 0, 1.08 * 14);
+    }
+    assert_true(fabs(cost_verify(cost, 4, 0) / 14 - 1) < 0.05);
+    cost_free(cost);
+}
+
 /* Repeats that scatter show a busy machine. */
 static void scatter_tells_a_busy_machine(void **state)
 {
@@ -602,6 +640,8 @@ int main(void)
         cmocka_unit_test(one_size_moves_no_other),
         cmocka_unit_test(a_copy_learns_on_its_own),
         cmocka_unit_test(a_dear_cell_is_tried_again),
+        cmocka_unit_test(a_rare_look_is_believed_in_part),
+        cmocka_unit_test(a_rare_look_is_compared_with_the_moment),
         cmocka_unit_test(scatter_tells_a_busy_machine),
         cmocka_unit_test(drift_is_followed),
         cmocka_unit_test(nonsense_is_refused),
