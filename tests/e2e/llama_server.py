@@ -109,7 +109,7 @@ def commands(options, folder):
 
 def ask(options, server, concurrency, block):
     """One block: what trimtab bench traffic says of it."""
-    requests = 2 * concurrency
+    requests = options.rounds * concurrency
     server.resume()
     try:
         done = subprocess.run(
@@ -188,12 +188,16 @@ def read_options():
     parser.add_argument("--prompts", default=os.path.join(here, "../../models/bench-prompts.jsonl"))
     parser.add_argument("--concurrency", default="1,4,8", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--blocks", default=16, type=int, help="timed blocks of each load, at least 2")
+    parser.add_argument("--rounds", default=4, type=int, help="requests of a block for each one at a time: at a block's end fewer run, "
+                        "and those that drafts have helped end apart")
     parser.add_argument("--tokens", default=64, type=int, help="tokens a request")
     parser.add_argument("--temperature", default=0, type=float)
     parser.add_argument("--threads", default=os.cpu_count(), type=int)
     parser.add_argument("--server-option", default=[], action="append", help="one more option for llama-server; may be repeated")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of text")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds wants at least 1")
     if options.blocks < 2:
         parser.error("--blocks wants at least 2: the best setting is chosen on one and compared on another")
     return options
@@ -227,7 +231,8 @@ def main():
             for server in servers:
                 server.stop()
     if options.json:
-        print(json.dumps({"schema": "trimtab.bench.llama-server/1", "blocks": options.blocks, "tokens": options.tokens,
+        print(json.dumps({"schema": "trimtab.bench.llama-server/1", "blocks": options.blocks, "rounds": options.rounds,
+                          "tokens": options.tokens,
                           "temperature": options.temperature, "rows": rows}))
     else:
         print(TARGETS)
