@@ -232,8 +232,7 @@ def main():
                 server.stop()
     if options.json:
         print(json.dumps({"schema": "trimtab.bench.llama-server/1", "blocks": options.blocks, "rounds": options.rounds,
-                          "tokens": options.tokens,
-                          "temperature": options.temperature, "rows": rows}))
+                          "tokens": options.tokens, "temperature": options.temperature, "rows": rows}))
     else:
         print(TARGETS)
 
