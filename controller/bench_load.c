@@ -1,9 +1,9 @@
 /* bench_load.c - the promise, measured: the node's loop in this process under constant loads, off,
  * fixed K and adaptive side by side over blocks of the same requests; see bench_load.h.
  *
- * Every finished run of a policy over a block is stored at once, under everything that its figure
- * depends on; the same command goes on where the last one was broken off. With a time limit each
- * cell gets its share of what is left.
+ * Every finished block is stored at once, under everything that its figures depend on; the same
+ * command goes on where the last one was broken off. With a time limit each cell gets its share of
+ * what is left.
  */
 #include "config.h"
 

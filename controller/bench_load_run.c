@@ -137,10 +137,9 @@ struct course { /* of one policy through a block */
     struct inprocess *process;
     struct inprocess_job *job; /* (count), of which the first (measured) are the block's */
     int count, measured, concurrency;
-    int64_t emitted; /* tokens so far, those before the clock ran included */
     bool running, done;
     double clock_ms;
-    struct tally_counts begun, before, after;
+    struct tally_counts begun, before, after; /* at its begin; as the clock started; by now */
 };
 
 static bool begin_course(struct course *course, struct inprocess *process,
@@ -156,6 +155,7 @@ static bool begin_course(struct course *course, struct inprocess *process,
     }
     inprocess_forget(process);
     tally_copy(&process->loop->tally, &course->begun);
+    course->after = course->begun;
     return inprocess_begin(process, course->job, course->count, course->concurrency, cause) == 0;
 }
 
@@ -208,8 +208,13 @@ static int take_turn(struct course *course, char **cause)
     while (status == 0 && !course->done && !load_stopped && ticks_ms() < end_ms)
         status = step(course, cause);
     tally_copy(&course->process->loop->tally, &course->after);
-    course->emitted = course->after.emitted - course->begun.emitted;
     return status;
+}
+
+/* Tokens so far, those before the clock ran included. */
+static int64_t emitted(const struct course *course)
+{
+    return course->after.emitted - course->begun.emitted;
 }
 
 /* The one that is furthest behind; of equals, those from `first` on. NULL: all are done. */
@@ -220,7 +225,7 @@ static struct course *next_course(struct course *courses, int count, int first)
     for (int i = 0; i < count; i++) {
         struct course *course = &courses[(first + i) % count];
 
-        if (!course->done && (!next || course->emitted < next->emitted)) next = course;
+        if (!course->done && (!next || emitted(course) < emitted(next))) next = course;
     }
     return next;
 }

@@ -43,14 +43,13 @@
 #define DOUBT_FACTOR                                                                               \
     2.0 /* a first value this far from its neighbours' line waits for a second opinion */
 #define TRUSTED_COUNT 3 /* observations whose median is believed whatever the neighbours say */
-#define STALE_OBSERVATIONS                                                                         \
-    500 /* a cell not seen for so long follows the pace, and gives its next values new weight */
-#define PACE_OBSERVATIONS 64 /* how often the pace is taken */
-#define AWAY_OBSERVATIONS 64 /* a cell not seen for so long: its last values gate nothing */
-#define AWAY_WEIGHT 3.0      /* then the mean stands for so many: a look moves it by a quarter, */
-#define AWAY_CHANGE 0.3      /* of a change by so much at most */
-#define TEMPO_GAIN 0.125     /* some eight observations */
-#define FLAT_RATIO 1.02      /* a curve that rises by less is flat */
+#define STALE_OBSERVATIONS 500 /* a cell not seen for so long follows the pace */
+#define PACE_OBSERVATIONS 64   /* how often the pace is taken */
+#define AWAY_OBSERVATIONS 64   /* a cell not seen for so long: its last values gate nothing */
+#define AWAY_WEIGHT 3.0        /* then the mean stands for so many: a look moves it by a quarter, */
+#define AWAY_CHANGE 0.3        /* of a change by so much at most */
+#define TEMPO_GAIN 0.125       /* some eight observations */
+#define FLAT_RATIO 1.02        /* a curve that rises by less is flat */
 
 /* ---- curves ---- */
 
@@ -290,12 +289,13 @@ static bool curve_observe(struct curve *curve, int size, double ms)
 {
     if (size < 1 || size > curve->size || !(ms > 0) || !isfinite(ms)) return false;
     struct cell *cell = &curve->cell[size];
-    bool stale = cell->n > 0 && is_stale(curve, cell), away = is_away(curve, cell);
-    if (stale) cell->ms = curve_cell_ms(curve, size);
-    if (away)
+    bool away = is_away(curve, cell);
+    if (away) {
+        cell->ms = curve_cell_ms(curve, size); /* of a stale one what is believed now */
         ms /= curve->tempo;
-    else
+    } else {
         take_tempo(curve, cell, ms);
+    }
     cell->pace = curve->pace;
     cell->stamp = ++curve->clock;
     keep_recent(cell, ms);
