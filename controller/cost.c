@@ -7,16 +7,23 @@
  * and counted. One spike never moves the median; a real change of level is the median after five
  * observations, and then the mean starts again from it.
  *
+ * What comes and goes within seconds, a neighbour on the machine or contexts that grow inside their
+ * band, makes all sizes of a curve dearer alike. Were it left to the means, the size in use would
+ * be compared with what the others took before. So a curve has a tempo, how the last few
+ * observations went against the means of their sizes: means are of tempo 1, and what is believed of
+ * any size is its mean times the tempo. An observation moves its mean with nine tenths of the tempo
+ * taken out, so that what stays passes over into the means of the sizes in use, in some 500
+ * observations.
+ *
  * A cell that nobody visits grows stale while the machine changes (another clock, a neighbour that
- * came or went). Once it was not seen for a while it follows the pace: the median, over the cells
+ * came or went). Once it was not seen for so long it follows the pace: the median, over the cells
  * that are being seen, of their mean against what they started from. So a table made on another
  * day, or on a busy machine, is neither believed for ever where it is not looked at, nor compared
  * with fresh values as if both were of today.
  *
- * A cell that was not seen for some dozens of observations cannot be gated by its last ones: they
- * are of another moment, with other contexts and another clock. A look at it is compared with how
- * the steps around it ran against what was believed of theirs, the tempo, and moves the mean by a
- * part of what is left, never by much at once, since a single look may be a spike.
+ * A mean stands for fewer observations the longer its size was not seen. One that was not seen for
+ * some dozens cannot be gated by its last ones, which are of another moment: a look at it is
+ * believed whatever it is, but never a change by much at once, since it may be a spike.
  *
  * A stale cell that is out of all proportion to its neighbours is doubted: it is priced as they
  * are, so that the planner goes there again and sees. A size that was never measured is doubted
@@ -39,17 +46,21 @@
 #define SPREAD_FLOOR                                                                               \
     0.02 /* of the median: timers are not better than this, a gate must not be narrower than 10 %  \
           */
-#define LEAST_GAIN 0.05 /* of one observation on a settled mean: a memory of some 20 */
+#define LEAST_GAIN 0.02      /* of one observation on a settled mean: a memory of some 50 */
+#define HALVING_ABSENCE 20.0 /* after so many observations of other sizes it stands for half, … */
+#define LEAST_WEIGHT 3.0     /* … in the end for so many: a look moves it by a quarter at most */
 #define DOUBT_FACTOR                                                                               \
     2.0 /* a first value this far from its neighbours' line waits for a second opinion */
 #define TRUSTED_COUNT 3 /* observations whose median is believed whatever the neighbours say */
 #define STALE_OBSERVATIONS 500 /* a cell not seen for so long follows the pace */
 #define PACE_OBSERVATIONS 64   /* how often the pace is taken */
-#define AWAY_OBSERVATIONS 64   /* a cell not seen for so long: its last values gate nothing */
-#define AWAY_WEIGHT 3.0        /* then the mean stands for so many: a look moves it by a quarter, */
-#define AWAY_CHANGE 0.3        /* of a change by so much at most */
-#define TEMPO_GAIN 0.125       /* some eight observations */
+#define AWAY_OBSERVATIONS 64   /* a cell not seen for so long: its last values gate nothing, */
+#define AWAY_CHANGE 0.3        /* and a look is believed a change by so much at most */
+#define TEMPO_GAIN 0.25        /* some four observations */
+#define TEMPO_MOST 1.5         /* and its inverse: a larger change is the cell's own */
+#define TEMPO_SHARE 0.9        /* is the moment's; the rest passes over into the means */
 #define FLAT_RATIO 1.02        /* a curve that rises by less is flat */
+#define DENSE_REQUESTS 16      /* of so many, every size up to a draft each is profiled */
 
 /* ---- curves ---- */
 
@@ -60,6 +71,7 @@ static bool curve_init(struct curve *curve, int size)
     curve->ms = calloc((size_t)size + 1, sizeof *curve->ms);
     curve->ratio = calloc((size_t)size + 1, sizeof *curve->ratio);
     curve->pace = curve->tempo = 1;
+    for (int i = 0; i < COST_MOMENTS; i++) curve->moment[i] = 1;
     if (!curve->cell || !curve->ms || !curve->ratio) return false;
     for (int i = 0; i <= size; i++) curve->ms[i] = NAN;
     return true;
@@ -180,12 +192,19 @@ static void curve_refresh(struct curve *curve, int size)
     if (at_end || !after || after == curve->last) fill_ends(curve);
 }
 
-static double curve_at(const struct curve *curve, int size)
+/* At tempo 1: the mean, or the line between means. */
+static double curve_level(const struct curve *curve, int size)
 {
     if (curve->last == 0) return NAN;
     if (size <= 0) return 0;
     if (size <= curve->size) return curve->ms[size];
     return curve_cell_ms(curve, curve->last) + curve->slope * (size - curve->last);
+}
+
+/* Now. */
+static double curve_at(const struct curve *curve, int size)
+{
+    return curve->tempo * curve_level(curve, size);
 }
 
 void curve_set(struct curve *curve, int size, double ms, double spread_ms, int64_t n,
@@ -278,11 +297,21 @@ static void move_mean(struct cell *cell, double difference_ms)
     cell->ms += difference_ms / cell->weight;
 }
 
-/* Twice or half is the most that one observation says: it may be a spike. */
+/* Of three, the one in the middle: a spike is no tempo. */
 static void take_tempo(struct curve *curve, const struct cell *cell, double ms)
 {
     if (cell->weight <= TRUSTED_COUNT) return;
-    curve->tempo += TEMPO_GAIN * (fmin(fmax(ms / cell->ms, 0.5), 2) - curve->tempo);
+    curve->moment[curve->clock % COST_MOMENTS] =
+        fmin(fmax(ms / cell->ms, 1 / TEMPO_MOST), TEMPO_MOST);
+    curve->tempo += TEMPO_GAIN * (median_of(curve->moment, COST_MOMENTS, NAN) - curve->tempo);
+}
+
+/* What the size took some time ago may have changed since. */
+static void weigh_absence(const struct curve *curve, struct cell *cell)
+{
+    double absence = (double)(curve->clock - cell->stamp);
+    double most = 1 / (LEAST_GAIN * (1 + absence / HALVING_ABSENCE));
+    cell->weight = fmin(cell->weight, fmax(most, LEAST_WEIGHT));
 }
 
 static bool curve_observe(struct curve *curve, int size, double ms)
@@ -295,7 +324,9 @@ static bool curve_observe(struct curve *curve, int size, double ms)
         ms /= curve->tempo;
     } else {
         take_tempo(curve, cell, ms);
+        ms /= 1 + TEMPO_SHARE * (curve->tempo - 1);
     }
+    weigh_absence(curve, cell);
     cell->pace = curve->pace;
     cell->stamp = ++curve->clock;
     keep_recent(cell, ms);
@@ -307,7 +338,6 @@ static bool curve_observe(struct curve *curve, int size, double ms)
         return drop(cell);
     bool outside = cell->recent_count >= TRUSTED_COUNT && fabs(ms - median) > gate;
     if (outside && !away) return drop(cell);
-    if (away) cell->weight = fmin(cell->weight, AWAY_WEIGHT);
 
     if (outside) {
         begin_window(cell, ms);
@@ -316,8 +346,8 @@ static bool curve_observe(struct curve *curve, int size, double ms)
     } else if (cell->recent_count <= TRUSTED_COUNT && cell->n < TRUSTED_COUNT) {
         cell->ms = cell->n == 0 && cell->recent_count < TRUSTED_COUNT ? ms : median;
         cell->weight = cell->recent_count;
-    } else if (fabs(cell->ms - median) > gate) { /* the level has changed */
-        cell->ms = median;
+    } else if (fabs(cell->ms - median) > gate) {
+        cell->ms = ms; /* the level has changed: what the tempo left of that is the cell's own */
         cell->weight = TRUSTED_COUNT;
     } else {
         move_mean(cell, ms - cell->ms);
@@ -381,7 +411,8 @@ int cost_context_band(int cells)
 
 static void learn_scale(struct cost_model *cost, int band, int tokens, double ms)
 {
-    double base = curve_at(&cost->verify[cost->base], tokens);
+    double base = curve_level(&cost->verify[cost->base], tokens);
+    ms /= cost->verify[band].tempo;
     if (band == cost->base || !(base > 0)) return;
     cost->scale_weight[band] = fmin(cost->scale_weight[band] + 1, 1 / LEAST_GAIN);
     cost->scale[band] += (ms / base - cost->scale[band]) / cost->scale_weight[band];
@@ -436,7 +467,7 @@ double cost_verify(const struct cost_model *cost, int tokens, int band)
     const struct curve *own = &cost->verify[band];
     if (band == cost->base || (tokens >= 1 && tokens <= own->size && own->cell[tokens].n > 0))
         return curve_at(own, tokens);
-    return cost->scale[band] * curve_at(&cost->verify[cost->base], tokens);
+    return cost->scale[band] * own->tempo * curve_level(&cost->verify[cost->base], tokens);
 }
 
 double cost_draft(const struct cost_model *cost, int requests)
@@ -491,13 +522,16 @@ static bool on_ladder(int size)
 }
 
 /* Every size up to 8 (a CPU's staircase is there), two a doubling, every uniform K at full load,
- * and the largest. */
+ * and the largest; of few requests every size up to one draft each: a step that trims is there, and
+ * an unmeasured size between two stairs would be believed cheaper than it is. */
 int cost_profile_sizes(int parallel, int max_draft, int *sizes, int capacity)
 {
     assert(parallel >= 1 && max_draft >= 0 && capacity >= 1);
     int largest = parallel * (max_draft + 1), count = 0;
     for (int size = 1; size < largest && count < capacity - 1; size++)
-        if (on_ladder(size) || size % parallel == 0) sizes[count++] = size;
+        if (on_ladder(size) || size % parallel == 0 ||
+            (parallel <= DENSE_REQUESTS && size < 2 * parallel))
+            sizes[count++] = size;
     sizes[count++] = largest; /* interpolation needs the end more than the steps before it */
     return count;
 }

@@ -2,10 +2,10 @@
  * target forward, o the rest.
  *
  * Measured at start over schedulable sizes, kept on disk under a strict key, updated online by a
- * robust mean a cell (beyond 5 median absolute deviations: dropped and counted); cells that nobody
- * sees follow the pace of those that are seen. Never assumed
- * monotone: between measured sizes linear, at a measured size its own value (the staircase is
- * kept). Single-threaded (the loop's); cost_to_json locks nothing.
+ * robust mean a cell (beyond 5 median absolute deviations: dropped and counted). What changes
+ * within seconds moves all sizes of a curve alike; cells that nobody sees for long follow the pace
+ * of those that are seen. Never assumed monotone: between measured sizes linear, at a measured size
+ * its own value (the staircase is kept). Single-threaded (the loop's); cost_to_json locks nothing.
  */
 #ifndef CONTROLLER_COST_H
 #define CONTROLLER_COST_H

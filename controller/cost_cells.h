@@ -11,9 +11,11 @@
 
 #define COST_RECENT                                                                                \
     9 /* observations whose median gates the next ones: 5 of them make a new level */
+#define COST_MOMENTS 3 /* ratios whose median moves the tempo */
 
 struct cell {
-    double ms;        /* forgotten mean of the accepted observations; meaningless while n == 0 */
+    double ms;        /* forgotten mean of the accepted observations at tempo 1; meaningless while n
+                         == 0 */
     double spread_ms; /* median absolute deviation of the recent observations */
     double weight;    /* observations the mean stands for, for its gain */
     int64_t n;        /* accepted observations ever; 0 = not measured */
@@ -29,11 +31,12 @@ struct cell {
 /* One curve: cells 1 .. size, and the curve through the measured ones. */
 struct curve {
     int size;
-    int first, last;   /* smallest and largest measured size; 0 = none */
-    uint64_t clock;    /* observations ever */
-    double pace;       /* of the machine now against that of base_ms: what stale cells follow */
-    double tempo;      /* of the last few observations against what was believed of their sizes */
-    struct cell *cell; /* (size + 1); [0] is not used */
+    int first, last; /* smallest and largest measured size; 0 = none */
+    uint64_t clock;  /* observations ever */
+    double pace;     /* of the machine now against that of base_ms: what stale cells follow */
+    double tempo;    /* of now: of the last few observations against the means of their sizes */
+    double moment[COST_MOMENTS]; /* the last of these ratios */
+    struct cell *cell;           /* (size + 1); [0] is not used */
     double *ms; /* (size + 1) value at every size: measured, or linear between neighbours; NaN when
                    empty */
     double *ratio; /* (size + 1) scratch of the pace */

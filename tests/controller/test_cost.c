@@ -37,6 +37,12 @@ static void observe_often(struct cost_model *cost, int tokens, double ms, int ti
     for (int i = 0; i < times; i++) cost_observe_verify(cost, tokens, 0, ms);
 }
 
+/* A change of level is shared out between the tempo and the cell, and settles in a few more. */
+static void assert_settled(double value, double expected)
+{
+    assert_true(fabs(value / expected - 1) < 0.02);
+}
+
 static void assert_near(double value, double expected)
 {
     if (!(fabs(value - expected) <= 1e-9 * (1 + fabs(expected))))
@@ -130,11 +136,13 @@ static void a_new_level_is_learned_in_a_few_observations(void **state)
     int dropped = 0;
     while (!cost_observe_verify(cost, 4, 0, 20) && dropped < 20) dropped++;
     assert_in_range(dropped, 3, 6);
-    assert_near(cost_verify(cost, 4, 0), 20);
+    observe_often(cost, 4, 20, 12);
+    assert_settled(cost_verify(cost, 4, 0), 20);
     dropped = 0;
     while (!cost_observe_verify(cost, 4, 0, 6) && dropped < 20) dropped++;
     assert_in_range(dropped, 3, 6);
-    assert_near(cost_verify(cost, 4, 0), 6);
+    observe_often(cost, 4, 6, 12);
+    assert_settled(cost_verify(cost, 4, 0), 6);
     cost_free(cost);
 }
 
@@ -176,14 +184,31 @@ static void stale_cells_follow_the_pace(void **state)
     for (int n = 1; n <= 8; n++) observe_often(cost, n, n == 7 ? 30 : 10.0 + n, 5);
     for (int i = 0; i < 400; i++)
         for (int n = 1; n <= 3; n++) cost_observe_verify(cost, n, 0, 1.5 * (10 + n));
-    assert_near(cost_verify(cost, 2, 0), 18);
-    assert_true(fabs(cost_verify(cost, 8, 0) - 27) < 0.1); /* never seen since */
-    assert_true(fabs(cost_verify(cost, 7, 0) - 45) < 0.1); /* and the staircase is still one */
+    assert_settled(cost_verify(cost, 2, 0), 18);
+    assert_settled(cost_verify(cost, 8, 0), 27); /* never seen since */
+    assert_settled(cost_verify(cost, 7, 0), 45); /* and the staircase is still one */
     observe_often(cost, 8, 20, 12);
-    assert_near(cost_verify(cost, 8, 0), 20); /* seen: its own value again */
+    assert_settled(cost_verify(cost, 8, 0), 20); /* seen: its own value again */
     for (int i = 0; i < 400; i++)
         for (int n = 1; n <= 3; n++) cost_observe_verify(cost, n, 0, 10 + n);
-    assert_true(fabs(cost_verify(cost, 7, 0) - 30) < 0.1);
+    assert_settled(cost_verify(cost, 7, 0), 30);
+    cost_free(cost);
+}
+
+/* The machine is slower for some seconds, or the contexts grow: the sizes that are not in use are
+ * dearer too, at once, or what is in use would be compared with what the others took before. */
+static void the_others_follow_the_moment(void **state)
+{
+    (void)state;
+    struct cost_model *cost = cost_new(64, 8);
+    for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 30);
+    observe_often(cost, 4, 14, 50);
+    for (int round = 0; round < 3; round++) {
+        observe_often(cost, 4, 1.16 * 14, 10);
+        assert_settled(cost_verify(cost, 8, 0), 1.16 * 18);
+        observe_often(cost, 4, 14, 10);
+        assert_settled(cost_verify(cost, 8, 0), 18);
+    }
     cost_free(cost);
 }
 
@@ -213,8 +238,8 @@ static void a_copy_learns_on_its_own(void **state)
     assert_true(json_equal(before, same));
     assert_near(cost_verify(copy, 40, 1), cost_verify(cost, 40, 1));
     assert_near(cost_draft(copy, 2), 3);
-    observe_often(copy, 4, 42, 9);
-    assert_near(cost_verify(copy, 4, 0), 42);
+    observe_often(copy, 4, 42, 20);
+    assert_settled(cost_verify(copy, 4, 0), 42);
     json_t *after = cost_to_json(cost);
     assert_true(json_equal(before, after));
     json_decref(before);
@@ -231,14 +256,15 @@ static void a_dear_cell_is_tried_again(void **state)
     (void)state;
     struct cost_model *cost = cost_new(64, 8);
     for (int n = 1; n <= 8; n++) observe_often(cost, n, 10.0 + n, 5);
-    observe_often(cost, 4, 42, 9);
-    assert_near(cost_verify(cost, 4, 0), 42);
+    observe_often(cost, 4, 42, 20);
+    assert_settled(cost_verify(cost, 4, 0), 42);
     observe_often(cost, 1, 11, 400);
-    assert_near(cost_verify(cost, 4, 0), 42); /* for some hundred steps it is believed */
+    assert_true(cost_verify(cost, 4, 0) > 28); /* for some hundred steps it is believed */
     observe_often(cost, 1, 11, 200);
     assert_true(cost_verify(cost, 4, 0) < 15); /* then doubted */
-    observe_often(cost, 4, 42, 1);
-    assert_near(cost_verify(cost, 4, 0), 42); /* one look is enough to see that nothing changed */
+    observe_often(cost, 4, 42, 2);
+    assert_settled(cost_verify(cost, 4, 0),
+                   42); /* two looks are enough to see that nothing changed */
     observe_often(cost, 1, 11, 600);
     observe_often(cost, 4, 14, 1);
     assert_true(cost_verify(cost, 4, 0) < 15); /* or that it did */
@@ -257,12 +283,12 @@ static void a_rare_look_is_believed_in_part(void **state)
     observe_often(cost, 4, 21, 30);
     observe_often(cost, 8, 18, 100);
     assert_true(cost_observe_verify(cost, 4, 0, 14)); /* a quarter of 0.3 of the price at most */
-    assert_near(cost_verify(cost, 4, 0), 21 - 0.3 * 21 / 4);
-    for (int look = 0; look < 20; look++) {
+    assert_true(cost_verify(cost, 4, 0) < 20.5 && cost_verify(cost, 4, 0) > 21 - 0.3 * 21 / 4);
+    for (int look = 0; look < 40; look++) {
         observe_often(cost, 8, 18, 100);
         assert_true(cost_observe_verify(cost, 4, 0, 14));
     }
-    assert_true(fabs(cost_verify(cost, 4, 0) - 14) < 0.1);
+    assert_settled(cost_verify(cost, 4, 0), 14);
     observe_often(cost, 8, 18, 100);
     cost_observe_verify(cost, 4, 0, 300);
     assert_true(cost_verify(cost, 4, 0) < 1.1 * 14.1);
@@ -281,7 +307,7 @@ static void a_rare_look_is_compared_with_the_moment(void **state)
         observe_often(cost, 8, 1.08 * 18, 8);
         cost_observe_verify(cost, 4, 0, 1.08 * 14);
     }
-    assert_true(fabs(cost_verify(cost, 4, 0) / 14 - 1) < 0.05);
+    assert_settled(cost_verify(cost, 4, 0), 1.08 * 14);
     cost_free(cost);
 }
 
@@ -430,8 +456,8 @@ static void a_loaded_level_resists_a_spike_and_follows_a_change(void **state)
     double before = cost_verify(loaded, 8, 0);
     assert_false(cost_observe_verify(loaded, 8, 0, 5 * before));
     assert_near(cost_verify(loaded, 8, 0), before);
-    for (int i = 0; i < 6; i++) cost_observe_verify(loaded, 8, 0, 2 * before);
-    assert_near(cost_verify(loaded, 8, 0), 2 * before);
+    observe_often(loaded, 8, 2 * before, 15);
+    assert_settled(cost_verify(loaded, 8, 0), 2 * before);
     cost_free(saved);
     cost_free(loaded);
 }
@@ -637,6 +663,7 @@ int main(void)
         cmocka_unit_test(spikes_now_and_then_never_move_a_cell),
         cmocka_unit_test(a_first_value_out_of_proportion_waits),
         cmocka_unit_test(stale_cells_follow_the_pace),
+        cmocka_unit_test(the_others_follow_the_moment),
         cmocka_unit_test(one_size_moves_no_other),
         cmocka_unit_test(a_copy_learns_on_its_own),
         cmocka_unit_test(a_dear_cell_is_tried_again),
