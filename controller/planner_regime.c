@@ -349,7 +349,8 @@ void planner_choose(struct planner *planner)
     double gain = gain_of(planner, &first);
     double record = rule_gain(planner);
     if (planner->drafting && !isnan(record)) {
-        gain = fmax(gain, record * planner->lambda / planner->plain_rate - 1);
+        if (planner->base_tokens == planner->count) /* the record is of such steps */
+            gain = fmax(gain, record * planner->lambda / planner->plain_rate - 1);
         planner->lambda *= fmax(record, 1);
     }
     update_regime(planner, gain);
