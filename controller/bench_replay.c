@@ -79,7 +79,7 @@ static bool run_online(struct bench *bench, struct row *row)
     bool ok;
 
     bench->options.policy = REPLAY_PLANNER;
-    if (bench->believed || bench->options.noise > 0) {
+    if (bench->believed || bench->options.noise > 0 || bench->options.wander > 0) {
         bench->options.learned = cost_copy(bench->believed ? bench->believed : bench->cost);
         if (!bench->options.learned) return false;
     }
@@ -193,6 +193,7 @@ int bench_replay(int argc, char **argv)
         {"own", "MS", "trimtab's own work in a step with drafts", "0"},
         {"catch-up", "TOKENS", "what a draft model that lost its place reads again", "0"},
         {"noise", "FRACTION", "scatter of measured times", "0"},
+        {"wander", "FRACTION", "by how much the machine is now slower, now faster", "0"},
         {"believed", "TABLE", "costs that the planner begins with; the same if not given", NULL},
         {"json", NULL, "one JSON object in place of the table", NULL},
     };
@@ -221,6 +222,7 @@ int bench_replay(int argc, char **argv)
     bench.options.own_ms = bench_real(options, "own", 0, 1e6);
     bench.options.catch_up = (int)bench_number(options, "catch-up", 0, 512);
     bench.options.noise = bench_real(options, "noise", 0, 0.9);
+    bench.options.wander = bench_real(options, "wander", 0, 0.9);
     depth = (int)bench_number(options, "max-draft", 0, TT_MAX_POSITIONS);
     if (read_inputs(&bench, file, files, bench_real(options, "temperature", -1, 100),
                     bench_text(options, "cost"), bench_text(options, "believed"), &cause)) {

@@ -13,7 +13,10 @@
 #include "controller/grade.h"
 #include "controller/replay_streams.h"
 
-#define NOISE_KEY 11 /* stream of the scatter */
+#define NOISE_KEY 11  /* stream of the scatter */
+#define WANDER_KEY 12 /* and of the levels: one a period */
+#define PACE_PERIOD_MS 1500
+#define CONTEXT_PERIOD_MS 30000
 #define SPIKE_RATE 0.02
 #define SPIKE_FACTOR 3
 #define START_TEXT 7   /* streams begin this many texts and … */
@@ -66,6 +69,27 @@ static void advance(struct replay *replay, struct stream *stream)
 
 /* ---- clock */
 
+/* A level around 1 that goes from one random value to the next in a period of the virtual clock. */
+static double level(const struct replay *replay, double period_ms, uint32_t which)
+{
+    double at = replay->tally.counts.step_ms / period_ms, begun = floor(at);
+    double from = tt_uniform(WANDER_KEY, (uint64_t)begun, which, TT_DRAFT);
+    double to = tt_uniform(WANDER_KEY, (uint64_t)begun + 1, which, TT_DRAFT);
+
+    return 1 + replay->options.wander * (2 * (from + (to - from) * (at - begun)) - 1);
+}
+
+static double draft_ms(const struct replay *replay, int tokens)
+{
+    return cost_draft(replay->options.cost, tokens) * level(replay, PACE_PERIOD_MS, 0);
+}
+
+static double verify_ms(const struct replay *replay, int tokens, int band)
+{
+    return cost_verify(replay->options.cost, tokens, band) * level(replay, PACE_PERIOD_MS, 0) *
+           level(replay, CONTEXT_PERIOD_MS, 1);
+}
+
 /* What a clock would show for a forward pass that takes ms. */
 static double measured(struct replay *replay, double ms)
 {
@@ -90,7 +114,7 @@ double replay_forward(struct replay *replay, int depth, const int *rows, int liv
         stream->drafted = true;
         stream->drafts = depth + 1;
     }
-    ms = measured(replay, cost_draft(replay->options.cost, tokens));
+    ms = measured(replay, draft_ms(replay, tokens));
     if (replay->options.learned) cost_observe_draft(replay->options.learned, tokens, ms);
     return ms;
 }
@@ -103,7 +127,7 @@ static int cells(const struct replay *replay)
 static double target_forward(struct replay *replay, int tokens)
 {
     int band = cost_context_band(cells(replay));
-    double ms = measured(replay, cost_verify(replay->options.cost, tokens, band));
+    double ms = measured(replay, verify_ms(replay, tokens, band));
 
     if (replay->options.learned) cost_observe_verify(replay->options.learned, tokens, band, ms);
     return ms;

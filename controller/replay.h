@@ -35,7 +35,8 @@ struct replay;
 struct replay_options {
     const struct trace_set *traces; /* at least one text; outlives the replay */
     const struct cost_model *cost;  /* the clock; outlives the replay */
-    /* With noise: the cost model that the planner reads and learns in. NULL = the clock's own. */
+    /* With noise or wander: the cost model that the planner reads and learns in. NULL = the clock's
+     * own. */
     struct cost_model *learned;
     int concurrency; /* 1 .. REPLAY_STREAMS */
     enum replay_policy policy;
@@ -48,6 +49,8 @@ struct replay_options {
     int catch_up; /* tokens that a draft model which lost its place reads again; 0 = no such cost */
     double
         noise; /* measured times scatter by this fraction, and one in 50 is three times as long */
+    double wander; /* the machine is slower and faster for a second or two by this fraction, and
+                      the target's forward once more over half a minute, as contexts grow and end */
     /* After a step in which an estimator did something (TT_STEP_* bits); NULL = nobody asks. */
     void (*refitted)(void *state, int stratum, int bits);
     void *state;
