@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <curl/curl.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "controller/cause.h"
 #include "controller/client.h"
 #include "controller/secret.h"
+#include "controller/sse.h"
 #include "controller/ticks.h"
 
 #define SYSTEM_SOCKET "/run/trimtab/trimtab.sock" /* of docs/trimtabd.service.in */
@@ -45,9 +45,8 @@ struct client {
 struct call {
     struct client *client;
     struct client_reply *out;
-    struct buffer body; /* a whole reply, or an event's line that is not complete yet */
-    struct buffer event;
-    size_t scanned; /* bytes of body without a newline */
+    struct buffer body; /* a whole reply, but a stream's events */
+    struct sse events;
     bool stream, too_large, bad_json, stopped;
     bool (*on_event)(void *state, const json_t *object);
     void *state;
@@ -197,47 +196,15 @@ void client_reply_clear(struct client_reply *reply)
 
 /* -------------------------------------------------------------------------- server-sent events */
 
-/* One line of the stream, without its end. False when the stream shall stop. */
-static bool take_line(struct call *call, const char *line, size_t length)
+static bool take_event(void *state, const char *data, size_t length)
 {
-    static const char field[] = "data:";
+    struct call *call = state;
+    json_t *object = json_loadb(data, length, 0, NULL);
 
-    if (length > 0 && line[length - 1] == '\r') length--;
-    if (length >= sizeof field - 1 && memcmp(line, field, sizeof field - 1) == 0) {
-        size_t skip = sizeof field - 1;
-        if (skip < length && line[skip] == ' ') skip++;
-        if (call->event.length > 0) buffer_add(&call->event, "\n", 1);
-        buffer_add(&call->event, line + skip, length - skip);
-        call->too_large |= call->event.length > EVENT_MAX || call->event.failed;
-        return !call->too_large;
-    }
-    if (length > 0 || call->event.length == 0)
-        return true; /* other fields, comments, keep-alives */
-    json_t *object = json_loadb(call->event.data, call->event.length, 0, NULL);
-    buffer_clear(&call->event);
     call->bad_json = !json_is_object(object);
     if (!call->bad_json && !call->on_event(call->state, object)) call->stopped = true;
     json_decref(object);
     return !call->bad_json && !call->stopped;
-}
-
-/* Cuts what has arrived into lines; keeps an incomplete one. */
-static bool take_lines(struct call *call)
-{
-    struct buffer *body = &call->body;
-    size_t start = 0;
-    char *newline;
-
-    while ((newline = memchr(body->data + call->scanned, '\n', body->length - call->scanned))) {
-        size_t end = (size_t)(newline - body->data);
-        if (!take_line(call, body->data + start, end - start)) return false;
-        start = call->scanned = end + 1;
-    }
-    memmove(body->data, body->data + start, body->length - start);
-    body->length -= start;
-    call->scanned = body->length;
-    call->too_large |= body->length > EVENT_MAX;
-    return !call->too_large;
 }
 
 static size_t on_bytes(char *bytes, size_t size, size_t count, void *state)
@@ -248,12 +215,15 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *state)
     count *= size;
     call->heard_ms = monotonic_ms();
     if (count == 0) return 0;
-    buffer_add(&call->body, bytes, count);
-    call->too_large |= call->body.length > BODY_MAX || call->body.failed;
-    if (call->too_large) return 0;
     curl_easy_getinfo(call->client->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (call->stream && status == 200 && !take_lines(call)) return 0;
-    return count;
+    if (call->stream && status == 200) {
+        if (sse_take(&call->events, bytes, count)) return count;
+        call->too_large = call->events.too_large;
+        return 0;
+    }
+    buffer_add(&call->body, bytes, count);
+    call->too_large = call->body.length > BODY_MAX || call->body.failed;
+    return call->too_large ? 0 : count;
 }
 
 /* -------------------------------------------------------------------------------------- a call */
@@ -369,8 +339,7 @@ static enum client_status judge(struct call *call)
     struct client_reply *out = call->out;
     char sentence[200];
 
-    if (call->body.length > 0 && !(call->stream && out->http_status == 200))
-        out->body = json_loadb(call->body.data, call->body.length, 0, NULL);
+    if (call->body.length > 0) out->body = json_loadb(call->body.data, call->body.length, 0, NULL);
     if (out->http_status >= 200 && out->http_status < 300) {
         if (call->stream) return fail(call, CLIENT_UNREACHABLE, "the stream ended");
         return out->body ? CLIENT_OK : fail(call, CLIENT_BAD_REPLY, "the reply is not JSON");
@@ -431,7 +400,7 @@ static enum client_status perform(struct call *call, const char *method, const c
     }
     curl_slist_free_all(headers);
     buffer_free(&call->body);
-    buffer_free(&call->event);
+    sse_free(&call->events);
     free(text);
     free(url);
     return result;
@@ -463,8 +432,12 @@ enum client_status client_stream(struct client *client, const char *path, int id
                                  bool (*event)(void *state, const json_t *object), void *state,
                                  struct client_reply *out)
 {
-    struct call call = {
-        .client = client, .out = out, .stream = true, .on_event = event, .state = state};
+    struct call call = {.client = client,
+                        .out = out,
+                        .events = {.event = take_event, .state = &call, .limit = EVENT_MAX},
+                        .stream = true,
+                        .on_event = event,
+                        .state = state};
 
     return perform(&call, "GET", path, NULL, idle_ms > 0 ? idle_ms : client->deadline_ms);
 }

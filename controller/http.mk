@@ -5,7 +5,7 @@ controller_libclient_la_SOURCES = controller/buffer.c controller/buffer.h contro
 	controller/output.c controller/output.h \
 	controller/client.c controller/client.h controller/nearest.c controller/nearest.h \
 	controller/number.c controller/number.h \
-	controller/secret.c controller/secret.h \
+	controller/secret.c controller/secret.h controller/sse.c controller/sse.h \
 	controller/snapshot.c controller/snapshot.h
 controller_libclient_la_CFLAGS = $(AM_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS)
 controller_libclient_la_LIBADD = $(CURL_LIBS) $(JANSSON_LIBS)
