@@ -10,7 +10,7 @@ llama-server runs without a draft model, with the draft model and its default op
 and with 1 and 2 tokens a draft; trimtabd runs adaptive. Both use the built-in form of the model's chat template, so that prompts
 are the same, and one KV cache for all requests, which is what llama-server does unless told how many. All servers are loaded, and all but the one that is being asked are stopped (SIGSTOP): two engines that compute at
 once on few cores slow each other manifold. They take turns in short blocks; a block is the same requests for each, sent by
-`trimtab bench traffic`. The best setting of llama-server is chosen on odd blocks and compared on even ones, and the other way
+`trimtab bench traffic --steady`: as many at a time as the load says while the clock runs, as in trimtab bench load. The best setting of llama-server is chosen on odd blocks and compared on even ones, and the other way
 round, as trimtab bench load does, with Student's 95 % interval of the log ratio. Exit status 0 when everything was measured, whatever it says.
 """
 import argparse
@@ -113,13 +113,14 @@ def ask(options, server, concurrency, block):
     server.resume()
     try:
         done = subprocess.run(
-            [os.path.join(options.build, "trimtab-bench"), "traffic", "--url", server.url, "--load", str(concurrency), "--requests",
-             str(requests), "--skip", str(requests * block), "--prompts", options.prompts, "--max-tokens", str(options.tokens),
+            [os.path.join(options.build, "trimtab-bench"), "traffic", "--steady", "--url", server.url, "--load", str(concurrency),
+             "--requests", str(requests), "--skip", str(requests * block), "--prompts", options.prompts, "--max-tokens", str(options.tokens),
              "--temperature", str(options.temperature), "--ignore-eos"], capture_output=True, text=True, check=False)
+        time.sleep(0.3)  # what was given up at the end is noticed before the server is stopped
     finally:
         server.pause()
     said = json.loads(done.stdout) if done.stdout else {}
-    if said.get("answered") != requests or said["completion_tokens"] != requests * options.tokens:
+    if said.get("answered") != requests or said["failed"] or said["refused"] or said["cut"] or not said["tokens_per_s"]:
         sys.exit(f"llama_server: {server.name} answered otherwise than asked: {done.stdout}{done.stderr}")
     return said
 
@@ -188,8 +189,7 @@ def read_options():
     parser.add_argument("--prompts", default=os.path.join(here, "../../models/bench-prompts.jsonl"))
     parser.add_argument("--concurrency", default="1,4,8", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--blocks", default=16, type=int, help="timed blocks of each load, at least 2")
-    parser.add_argument("--rounds", default=4, type=int, help="requests of a block for each one at a time: at a block's end fewer run, "
-                        "and those that drafts have helped end apart")
+    parser.add_argument("--rounds", default=4, type=int, help="requests of a block for each one at a time")
     parser.add_argument("--tokens", default=64, type=int, help="tokens a request")
     parser.add_argument("--temperature", default=0, type=float)
     parser.add_argument("--threads", default=os.cpu_count(), type=int)
