@@ -54,14 +54,18 @@ static int need_ui(struct script *script, char **cause)
 
 static int do_size(struct script *script, char *rest, char **cause)
 {
-    int rows, cols, end = 0;
+    char *by = strchr(rest, 'x');
+    int64_t rows, cols;
+    bool read;
 
-    if (sscanf(rest, "%dx%d%n", &cols, &rows, &end) != 2 || rest[end] != '\0' || rows < 1 ||
-        cols < 1 || rows > SCREEN_MAX_ROWS || cols > SCREEN_MAX_COLS)
-        return fail(script, cause, "a size reads like 80x24, not ", rest);
-    script->rows = rows;
-    script->cols = cols;
-    if (script->screen != NULL && !screen_resize(script->screen, rows, cols))
+    if (by != NULL) *by = '\0';
+    read = by != NULL && number_read_whole(rest, 1, SCREEN_MAX_COLS, &cols) &&
+           number_read_whole(by + 1, 1, SCREEN_MAX_ROWS, &rows);
+    if (by != NULL) *by = 'x';
+    if (!read) return fail(script, cause, "a size reads like 80x24, not ", rest);
+    script->rows = (int)rows;
+    script->cols = (int)cols;
+    if (script->screen != NULL && !screen_resize(script->screen, script->rows, script->cols))
         return fail(script, cause, "out of memory", "");
     return 0;
 }
