@@ -38,7 +38,7 @@
 /* While drafts are in use, a step without any now and then, or what a plain step takes is an old
  * figure that nothing corrects. The closer the call, the more often: such steps take a tenth of a
  * per cent of the time at most. */
-#define PLAIN_BUDGET 0.001
+#define PLAIN_BUDGET 0.002
 #define PLAIN_MOST_RATE 0.05
 #define OWN_MEMORY_STEPS 100.0
 #define OWN_TRUSTED 10.0
