@@ -46,9 +46,9 @@
 #define SPREAD_FLOOR                                                                               \
     0.02 /* of the median: timers are not better than this, a gate must not be narrower than 10 %  \
           */
-#define LEAST_GAIN 0.02      /* of one observation on a settled mean: a memory of some 50 */
-#define HALVING_ABSENCE 5.0  /* after so many observations of other sizes it stands for half, … */
-#define LEAST_WEIGHT 3.0     /* … in the end for so many: a look moves it by a quarter at most */
+#define LEAST_GAIN 0.02     /* of one observation on a settled mean: a memory of some 50 */
+#define HALVING_ABSENCE 5.0 /* after so many observations of other sizes it stands for half, … */
+#define LEAST_WEIGHT 3.0    /* … in the end for so many: a look moves it by a quarter at most */
 #define DOUBT_FACTOR                                                                               \
     2.0 /* a first value this far from its neighbours' line waits for a second opinion */
 #define TRUSTED_COUNT 3 /* observations whose median is believed whatever the neighbours say */

@@ -36,7 +36,7 @@
 #define PROBE_BUDGET 0.003 /* of all time */
 #define CREDIT_LIMIT_STEPS 4000.0 /* credit that may pile up, in steps' worth of PROBE_BUDGET */
 /* While drafts are in use, a step without any now and then, or what a plain step takes is an old
- * figure that nothing corrects. The closer the call, the more often: such steps take a tenth of a
+ * figure that nothing corrects. The closer the call, the more often: such steps take a fifth of a
  * per cent of the time at most. */
 #define PLAIN_BUDGET 0.002
 #define PLAIN_MOST_RATE 0.05
