@@ -57,6 +57,10 @@ struct bench_prompt {
  * -1 after complaining with the line. */
 int bench_read_prompts(const char *path, struct bench_prompt **prompts);
 void bench_free_prompts(struct bench_prompt *prompts, int count);
+/* Tokens of request `at` (from 0) of a constant load of `load` at a time, where each has `tokens`:
+ * the first ones are staggered, so that they end one after another as on a server that has been
+ * running for a while. */
+int bench_staggered_tokens(int tokens, int at, int load);
 
 /* Median, and the 95 % interval of it by order statistics (sorts values). */
 struct bench_median {

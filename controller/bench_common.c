@@ -16,6 +16,7 @@
 #define PROMPTS_WANTED "JSON Lines of {\"prompt\": \"…\"}"
 #define DEFAULT_MAX_TOKENS 128
 #define MOST_OPTIONS 32
+#define LEAST_TOKENS 8 /* of a staggered request */
 
 static struct bench_option *find_option(struct bench_option *options, size_t count,
                                         const char *name, size_t length)
@@ -225,6 +226,12 @@ void bench_free_prompts(struct bench_prompt *prompts, int count)
         free(prompts[i].category);
     }
     free(prompts);
+}
+
+int bench_staggered_tokens(int tokens, int at, int load)
+{
+    if (at < load) tokens = tokens * (at + 1) / load;
+    return tokens < LEAST_TOKENS ? LEAST_TOKENS : tokens;
 }
 
 static int ascending(const void *a, const void *b)

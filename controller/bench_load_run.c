@@ -22,7 +22,6 @@
 #include "controller/cause.h"
 #include "controller/ticks.h"
 
-#define LEAST_TOKENS 8   /* of a staggered request */
 #define LEAST_REQUESTS 4 /* of a block */
 #define TURN_MS 100
 
@@ -118,16 +117,15 @@ static struct inprocess_job *make_jobs(const struct load_requests *requests, int
     *count = measured + 2 * requests->concurrency;
     jobs = calloc((size_t)*count, sizeof *jobs);
     for (int i = 0; jobs && i < *count; i++) {
-        int at = requests->block * measured + i, tokens = requests->tokens;
+        int at = requests->block * measured + i;
 
-        if (i < requests->concurrency) tokens = tokens * (i + 1) / requests->concurrency;
         jobs[i] = (struct inprocess_job){
             .prompt = requests->prompt[at % requests->prompts],
             .temperature = requests->temperature,
             .seeded = requests->temperature > 0,
             .seed = (uint64_t)at,
             .ignore_eos = true,
-            .max_tokens = tokens < LEAST_TOKENS ? LEAST_TOKENS : tokens,
+            .max_tokens = bench_staggered_tokens(requests->tokens, i, requests->concurrency),
         };
     }
     return jobs;

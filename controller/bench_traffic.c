@@ -28,7 +28,6 @@
 #define MOST_LOAD 256
 #define RETRY_MS 500
 #define REPLY_LIMIT (1 << 20)
-#define LEAST_TOKENS 8 /* of a staggered request */
 
 static volatile sig_atomic_t stopped;
 
@@ -112,8 +111,7 @@ static int wanted_tokens(const struct traffic *traffic, const struct bench_promp
     int tokens = traffic->max_tokens > 0 ? traffic->max_tokens : prompt->max_tokens;
 
     if (!traffic->steady || traffic->asked >= traffic->load) return tokens;
-    tokens = (int)(tokens * (traffic->asked + 1) / traffic->load);
-    return tokens < LEAST_TOKENS ? LEAST_TOKENS : tokens;
+    return bench_staggered_tokens(tokens, (int)traffic->asked, traffic->load);
 }
 
 static char *request_body(const struct traffic *traffic, const struct bench_prompt *prompt,

@@ -53,10 +53,9 @@ static bool pure_step(const struct loop *loop)
 
 /* A step whose drafts were all trimmed is no measurement of one without: the draft forward has
  * taken its part of the caches (BF16, 4 requests: 18.8 ms, 17.8 without). */
-static bool measures_its_size(const struct loop *loop)
+static bool all_trimmed(const struct loop *loop)
 {
-    return pure_step(loop) &&
-           !(loop->step.draft_ms > 0 && loop->target_batch->count == loop->step.decoding);
+    return loop->step.draft_ms > 0 && loop->target_batch->count == loop->step.decoding;
 }
 
 static int cells_in_use(const struct loop *loop)
@@ -84,10 +83,12 @@ static void learn(struct loop *loop)
     strata_end_step(loop->strata, loop->options.refitted, loop->options.state);
     /* Labels and refits are own work too: a plan that drafts pays for them. */
     outcome.own_ms = ticks_ms() - step->begun_ms - step->draft_ms - step->verify_ms;
-    if (measures_its_size(loop))
-        cost_observe_verify(loop->cost, loop->target_batch->count,
-                            cost_context_band(cells_in_use(loop)), step->verify_ms);
-    if (pure_step(loop)) cost_observe_own(loop->cost, step->decoding, outcome.own_ms);
+    if (pure_step(loop)) {
+        if (!all_trimmed(loop))
+            cost_observe_verify(loop->cost, loop->target_batch->count,
+                                cost_context_band(cells_in_use(loop)), step->verify_ms);
+        cost_observe_own(loop->cost, step->decoding, outcome.own_ms);
+    }
     planner_end(loop->planner, &outcome);
 }
 

@@ -98,6 +98,12 @@ static int warm_up_depth(const struct planner *planner)
 
 /* ---- regime ---- */
 
+/* No prompt is read beside the requests that decode. */
+static bool only_decodes(const struct planner *planner)
+{
+    return planner->base_tokens == planner->count;
+}
+
 /* How much the rule made of its steps over what the best uniform K would have made, as far as
  * planned acceptances came true; NaN without a record. */
 static double rule_gain(const struct planner *planner)
@@ -349,7 +355,7 @@ void planner_choose(struct planner *planner)
     double gain = gain_of(planner, &first);
     double record = rule_gain(planner);
     if (planner->drafting && !isnan(record)) {
-        if (planner->base_tokens == planner->count) /* the record is of such steps */
+        if (only_decodes(planner)) /* the record is of such steps */
             gain = fmax(gain, record * planner->lambda / planner->plain_rate - 1);
         planner->lambda *= fmax(record, 1);
     }
@@ -392,8 +398,7 @@ static void learn_own(struct planner *planner, bool drafted, double ms)
 /* What the rule made of a step, beside what the best uniform K would have made in the same time. */
 static void learn_rule(struct planner *planner)
 {
-    if (planner->exploring || planner->base_tokens != planner->count)
-        return; /* not what the rule alone makes */
+    if (planner->exploring || !only_decodes(planner)) return; /* not what the rule alone makes */
     double uniform = planner_uniform_rate(planner, planner->best_uniform) * planner->report.cost_ms;
     double survival = planner->report.value - planner->count - planner->finishing;
     planner->rule_base = RULE_MEMORY * planner->rule_base + planner->count;
@@ -406,7 +411,7 @@ static void learn_record(struct planner *planner, const struct planner_outcome *
                          double step_ms)
 {
     if (!planner->drafting || planner->warming || planner->exploring || planner->count == 0 ||
-        planner->base_tokens != planner->count || planner->spell_steps <= SPELL_BEGINS)
+        !only_decodes(planner) || planner->spell_steps <= SPELL_BEGINS)
         return;
     double tokens = planner->count;
     for (int r = 0; r < planner->count; r++) tokens += outcome->accepted[r];

@@ -72,10 +72,11 @@ static void advance(struct replay *replay, struct stream *stream)
 /* A level around 1 that goes from one random value to the next in a period of the virtual clock. */
 static double level(const struct replay *replay, double period_ms, uint32_t which)
 {
-    double at = replay->tally.counts.step_ms / period_ms, begun = floor(at);
-    double from = tt_uniform(WANDER_KEY, (uint64_t)begun, which, TT_DRAFT);
-    double to = tt_uniform(WANDER_KEY, (uint64_t)begun + 1, which, TT_DRAFT);
+    double at = replay->tally.counts.step_ms / period_ms, begun = floor(at), from, to;
 
+    if (replay->options.wander <= 0) return 1;
+    from = tt_uniform(WANDER_KEY, (uint64_t)begun, which, TT_DRAFT);
+    to = tt_uniform(WANDER_KEY, (uint64_t)begun + 1, which, TT_DRAFT);
     return 1 + replay->options.wander * (2 * (from + (to - from) * (at - begun)) - 1);
 }
 
